@@ -1,0 +1,254 @@
+//! The state machine of a delivery as one pure function: what to write for an outcome.
+
+use std::time::Duration;
+
+use super::{HostFailure, Outcome, RetryPolicy, Timestamp};
+
+/// What is known of the attempt that ended.
+#[derive(Clone, Debug)]
+pub struct AttemptFacts {
+    /// From 1, counted when claimed.
+    pub attempt: u32,
+    /// First claim since the delivery last became pending by routing, redrive or redeliver.
+    pub first_claimed_at: Timestamp,
+    /// It was deferred before the lane's latest success: the destination can take others, so its
+    /// `unavailable` says something about the event.
+    pub deferred_before_success: bool,
+    /// Another host has applied a newer config: this host's judgement of the lane is its own.
+    pub config_is_superseded: bool,
+}
+
+/// A destination's rules for failures.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    pub retry: RetryPolicy,
+}
+
+/// What to write to the delivery, and what it means for its lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub write: Write,
+    pub lane: LaneEffect,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Delivered, or found to be delivered before.
+    Delivered,
+    Dead(DeadReason),
+    /// Pending again, due after this wait.
+    Retry(Duration),
+    /// Pending again, due now behind the others; the attempt is given back.
+    Defer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeadReason {
+    Rejected,
+    Conflict,
+    PayloadTooLarge,
+    AttemptsExhausted,
+    MaxAge,
+    /// Attempts used up, and the last claim ended by expiry (written by the claim statement).
+    AttemptsExhaustedUnknown,
+    /// `expires_at` passed before a claim (written by the claim statement).
+    Expired,
+}
+
+impl DeadReason {
+    /// The text kept in `disposition`: what operators filter and alert on.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Conflict => "conflict",
+            Self::PayloadTooLarge => "payload too large",
+            Self::AttemptsExhausted => "attempts exhausted",
+            Self::MaxAge => "max age reached",
+            Self::AttemptsExhaustedUnknown => "attempts exhausted, last outcome unknown",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneEffect {
+    /// Nothing to tell the lane beyond that its destination answered.
+    Answered,
+    Succeeded,
+    /// The destination answered that it never wants this event (counted by `stop_after_rejections`).
+    Rejected,
+    /// The destination can't take anything now.
+    Pause {
+        after: Option<Duration>,
+    },
+    /// Stop for all hosts until an operator or a reload acts.
+    Stop,
+    /// Stop on this host only.
+    StopHere,
+    /// The host failed, so nothing was learned of the destination.
+    Unknown,
+}
+
+/// Decides what an outcome means. `now` is the database's time as this host estimates it, `jitter`
+/// a number in 0..1; both are arguments so that a failed run can be replayed exactly.
+pub fn decide(
+    facts: &AttemptFacts,
+    outcome: &Outcome,
+    policy: &Policy,
+    now: Timestamp,
+    jitter: f64,
+) -> Verdict {
+    let retry = |after| retry_or_die(facts, policy, now, after, jitter);
+    match outcome {
+        Outcome::Delivered(_) | Outcome::Duplicate(_) => verdict(Write::Delivered, LaneEffect::Succeeded),
+        Outcome::Rejected(_) => verdict(Write::Dead(DeadReason::Rejected), LaneEffect::Rejected),
+        Outcome::Conflict(_) => verdict(Write::Dead(DeadReason::Conflict), LaneEffect::Answered),
+        Outcome::Retry { after, .. } => verdict(retry(*after), LaneEffect::Answered),
+        Outcome::Other(_) => verdict(retry(None), LaneEffect::Answered),
+        Outcome::RateLimited { after, .. } | Outcome::Unavailable { after, .. } => {
+            if facts.deferred_before_success {
+                verdict(retry(*after), LaneEffect::Answered)
+            } else {
+                verdict(defer_or_die(facts, policy, now), LaneEffect::Pause { after: *after })
+            }
+        }
+        Outcome::Gone(_) | Outcome::Misconfigured(_) => {
+            let lane = if facts.config_is_superseded { LaneEffect::StopHere } else { LaneEffect::Stop };
+            verdict(defer_or_die(facts, policy, now), lane)
+        }
+        Outcome::Host(failure, _) => match failure {
+            HostFailure::Trap
+            | HostFailure::OutOfMemory
+            | HostFailure::Deadline
+            | HostFailure::LostLease
+            | HostFailure::BadOutput
+            | HostFailure::WrongBatchLength => verdict(retry(None), LaneEffect::Unknown),
+            HostFailure::PayloadTooLarge => {
+                verdict(Write::Dead(DeadReason::PayloadTooLarge), LaneEffect::Unknown)
+            }
+            HostFailure::Load | HostFailure::Configure => {
+                verdict(defer_or_die(facts, policy, now), LaneEffect::StopHere)
+            }
+        },
+    }
+}
+
+fn verdict(write: Write, lane: LaneEffect) -> Verdict {
+    Verdict { write, lane }
+}
+
+fn retry_or_die(
+    facts: &AttemptFacts,
+    policy: &Policy,
+    now: Timestamp,
+    after: Option<Duration>,
+    jitter: f64,
+) -> Write {
+    if facts.attempt >= policy.retry.max_attempts {
+        Write::Dead(DeadReason::AttemptsExhausted)
+    } else if is_too_old(facts, policy, now) {
+        Write::Dead(DeadReason::MaxAge)
+    } else {
+        Write::Retry(policy.retry.wait(facts.attempt, after, jitter))
+    }
+}
+
+fn defer_or_die(facts: &AttemptFacts, policy: &Policy, now: Timestamp) -> Write {
+    if is_too_old(facts, policy, now) { Write::Dead(DeadReason::MaxAge) } else { Write::Defer }
+}
+
+fn is_too_old(facts: &AttemptFacts, policy: &Policy, now: Timestamp) -> bool {
+    now.since(facts.first_claimed_at) >= policy.retry.max_age
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Detail, Receipt};
+
+    fn facts() -> AttemptFacts {
+        AttemptFacts {
+            attempt: 1,
+            first_claimed_at: Timestamp::from_secs(100),
+            deferred_before_success: false,
+            config_is_superseded: false,
+        }
+    }
+
+    fn judge(facts: &AttemptFacts, outcome: Outcome, at_secs: i64) -> (Write, LaneEffect) {
+        let Verdict { write, lane } =
+            decide(facts, &outcome, &Policy::default(), Timestamp::from_secs(at_secs), 0.5);
+        (write, lane)
+    }
+
+    fn no() -> Detail {
+        Detail::new("no", "refused")
+    }
+
+    fn unavailable() -> Outcome {
+        Outcome::Unavailable { detail: no(), after: None }
+    }
+
+    #[test]
+    fn each_outcome_has_its_own_verdict() {
+        let half = Duration::from_millis(500);
+        let receipt = Receipt::default;
+        for (outcome, write, lane) in [
+            (Outcome::Delivered(receipt()), Write::Delivered, LaneEffect::Succeeded),
+            (Outcome::Duplicate(receipt()), Write::Delivered, LaneEffect::Succeeded),
+            (Outcome::Retry { detail: no(), after: None }, Write::Retry(half), LaneEffect::Answered),
+            (Outcome::Other(no()), Write::Retry(half), LaneEffect::Answered),
+            (unavailable(), Write::Defer, LaneEffect::Pause { after: None }),
+            (
+                Outcome::RateLimited { detail: no(), after: Some(half) },
+                Write::Defer,
+                LaneEffect::Pause { after: Some(half) },
+            ),
+            (Outcome::Rejected(no()), Write::Dead(DeadReason::Rejected), LaneEffect::Rejected),
+            (Outcome::Conflict(no()), Write::Dead(DeadReason::Conflict), LaneEffect::Answered),
+            (Outcome::Gone(no()), Write::Defer, LaneEffect::Stop),
+            (Outcome::Misconfigured(no()), Write::Defer, LaneEffect::Stop),
+            (Outcome::Host(HostFailure::Trap, no()), Write::Retry(half), LaneEffect::Unknown),
+            (Outcome::Host(HostFailure::Deadline, no()), Write::Retry(half), LaneEffect::Unknown),
+            (Outcome::Host(HostFailure::Load, no()), Write::Defer, LaneEffect::StopHere),
+            (Outcome::Host(HostFailure::Configure, no()), Write::Defer, LaneEffect::StopHere),
+            (
+                Outcome::Host(HostFailure::PayloadTooLarge, no()),
+                Write::Dead(DeadReason::PayloadTooLarge),
+                LaneEffect::Unknown,
+            ),
+        ] {
+            assert_eq!(judge(&facts(), outcome.clone(), 101), (write, lane), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_attempt_that_fails_is_a_dead_letter() {
+        let last = AttemptFacts { attempt: 12, ..facts() };
+        let (write, _) = judge(&last, Outcome::Host(HostFailure::Trap, no()), 101);
+        assert_eq!(write, Write::Dead(DeadReason::AttemptsExhausted));
+        // A destination that is down burns no attempts, so it can't use them up either.
+        assert_eq!(judge(&last, unavailable(), 101).0, Write::Defer);
+    }
+
+    #[test]
+    fn max_age_ends_what_is_only_ever_deferred() {
+        let week_secs = 7 * 86_400;
+        assert_eq!(judge(&facts(), unavailable(), 100 + week_secs - 1).0, Write::Defer);
+        assert_eq!(judge(&facts(), unavailable(), 100 + week_secs).0, Write::Dead(DeadReason::MaxAge));
+    }
+
+    #[test]
+    fn one_event_that_always_draws_503_cannot_hold_its_lane() {
+        let again = AttemptFacts { deferred_before_success: true, ..facts() };
+        let (write, lane) = judge(&again, unavailable(), 101);
+        assert!(matches!(write, Write::Retry(_)));
+        assert_eq!(lane, LaneEffect::Answered);
+    }
+
+    #[test]
+    fn a_superseded_host_stops_only_itself() {
+        let superseded = AttemptFacts { config_is_superseded: true, ..facts() };
+        assert_eq!(judge(&superseded, Outcome::Gone(no()), 101).1, LaneEffect::StopHere);
+    }
+}

@@ -1,0 +1,9 @@
+//! Outhaul: a WebAssembly-plugin delivery host for transactional outboxes.
+//!
+//! `cli → service → relay → {store::Store, plugin::Deliver} → domain`; see `host/ARCHITECTURE.md`.
+
+pub mod clock;
+pub mod domain;
+pub mod plugin;
+pub mod relay;
+pub mod store;

@@ -1,0 +1,40 @@
+//! The one thing the relay knows of plugins.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::domain::{Event, Fence, Outcome};
+
+/// One attempt, as it is handed to a plugin.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub event: Event,
+    /// (tenant, event ID) as one printable text; what ledgers and protocols use.
+    pub dedup_id: String,
+    pub payload: Bytes,
+    pub attempt: u32,
+    pub is_last_attempt: bool,
+    /// An earlier attempt may have taken effect.
+    pub uncertain_before: bool,
+    pub fence: Fence,
+    /// The most the whole call may take, host waits included.
+    pub budget: Duration,
+}
+
+/// A destination's plugin: warm instances, limits and grants behind one method.
+#[async_trait]
+pub trait Deliver: Send + Sync + 'static {
+    /// Delivers one event and says what came of it. Every failure is an [`Outcome`]; nothing
+    /// panics and nothing is retried here. Called from many tasks at once, up to the lane's
+    /// concurrency. Dropping the future ends the call and costs one instance; the caller does so
+    /// when trust in the lease ends.
+    async fn deliver(&self, call: Call) -> Outcome;
+
+    /// The digest of the component (hex SHA-256), for the attempt history.
+    fn component_digest(&self) -> &str;
+
+    /// Why this plugin can't take calls on this host (it failed to load or to configure), if so.
+    fn unready(&self) -> Option<String>;
+}

@@ -1,0 +1,133 @@
+//! What the operator allows a destination: its component, settings, grants and limits. Built by
+//! the service from the config file; secrets are still references here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One destination's plugin.
+#[derive(Clone, Debug)]
+pub struct PluginSpec {
+    pub destination: String,
+    pub component: PathBuf,
+    /// An optional pin: the component's hex SHA-256.
+    pub sha256: Option<String>,
+    /// The `settings` table as a JSON object.
+    pub settings_json: String,
+    /// The most calls at once, and so the most instances.
+    pub concurrency: u32,
+    pub limits: Limits,
+    pub http: Vec<HttpGrant>,
+    pub secrets: BTreeMap<String, SecretGrant>,
+}
+
+/// Each limit has a unit, a number and a consequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Linear memory of one instance; growing past it is `out-of-memory`, and costs an attempt.
+    pub memory_bytes: u64,
+    /// Entries of all tables of one instance; growing past it traps.
+    pub table_elements: u64,
+    /// Handles the guest may hold; one more traps.
+    pub handles: u32,
+    /// The whole call, host waits included; longer is `deadline`, and costs an attempt.
+    pub call: Duration,
+    /// Calls after which an instance is replaced.
+    pub calls_per_instance: u64,
+    /// A larger event is dead-lettered, never truncated.
+    pub payload_bytes: u64,
+    /// One log line; the rest of it is cut.
+    pub log_line_bytes: usize,
+    /// Log lines a second; more are dropped and counted.
+    pub log_lines_per_second: u32,
+    /// A failure's message, code or a settings problem; the rest is cut.
+    pub text_bytes: usize,
+    /// A receipt's reference; the rest is cut.
+    pub reference_bytes: usize,
+    pub http: HttpLimits,
+}
+
+/// Bounds of one outgoing request; past any of them the request fails inside the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpLimits {
+    pub connect: Duration,
+    pub tls: Duration,
+    pub first_byte: Duration,
+    /// From the request's start to the response body's end.
+    pub total: Duration,
+    pub response_body_bytes: u64,
+    pub header_bytes: usize,
+    pub headers: usize,
+    /// Connections of one destination, busy and idle; more requests wait.
+    pub connections: usize,
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 64 << 20,
+            table_elements: 100_000,
+            handles: 1_000,
+            call: Duration::from_secs(10),
+            calls_per_instance: 100_000,
+            payload_bytes: 1 << 20,
+            log_line_bytes: 4 << 10,
+            log_lines_per_second: 100,
+            text_bytes: 2 << 10,
+            reference_bytes: 1 << 10,
+            http: HttpLimits::default(),
+        }
+    }
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            tls: Duration::from_secs(5),
+            first_byte: Duration::from_secs(30),
+            total: Duration::from_secs(60),
+            response_body_bytes: 1 << 20,
+            header_bytes: 64 << 10,
+            headers: 100,
+            connections: 64,
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An origin the plugin may send requests to.
+#[derive(Clone, Debug)]
+pub struct HttpGrant {
+    /// `scheme://host[:port]`, compared after normalisation.
+    pub origin: String,
+    /// Injected by the host; the guest neither sees nor overrides them.
+    pub headers: Vec<(String, SecretSource)>,
+    /// The origin may resolve to a private, loopback or link-local address.
+    pub private: bool,
+    /// Trust these roots instead of the system's.
+    pub roots: Option<PathBuf>,
+    pub client_cert: Option<ClientCert>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClientCert {
+    pub cert: PathBuf,
+    pub key: SecretSource,
+}
+
+#[derive(Clone, Debug)]
+pub struct SecretGrant {
+    /// Newest first.
+    pub keys: Vec<SecretSource>,
+    /// `hmac-sha256`, `ed25519`, `reveal`.
+    pub uses: Vec<String>,
+}
+
+/// Where a secret is read from, when it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    Env(String),
+    File(PathBuf),
+}

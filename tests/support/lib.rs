@@ -1,0 +1,1 @@
+//! What the suites share: databases of their own, receivers, host processes.
