@@ -1,2 +1,63 @@
 //! `cargo xtask`: sets up a machine, runs the demo and the tests.
-fn main() {}
+
+mod demo;
+mod guests;
+mod postgres;
+mod setup;
+mod test;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Parser;
+
+/// Does all the set-up itself, and says what it installs.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+enum Task {
+    /// Run the main job on SQLite: host, plugins, a local receiver, ten events.
+    Demo {
+        /// Exit with 0 when all events are delivered.
+        #[arg(long)]
+        once: bool,
+    },
+    /// Run all tests, on SQLite and PostgreSQL.
+    Test {
+        /// The long forms of the suites that have a budget.
+        #[arg(long)]
+        full: bool,
+        /// Passed on to the test programs, such as a part of a test's name.
+        filter: Vec<String>,
+    },
+    /// Build the plugins and the tests' guests to target/guests.
+    Guests,
+    /// Start a PostgreSQL for one command: `cargo xtask with-postgres -- cargo test …`.
+    WithPostgres {
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
+}
+
+fn main() -> Result<()> {
+    match Task::parse() {
+        Task::Demo { once } => demo::run(once),
+        Task::Test { full, filter } => test::run(full, &filter),
+        Task::Guests => {
+            println!("{}", guests::build_all()?.display());
+            Ok(())
+        }
+        Task::WithPostgres { command } => test::with_postgres(&command),
+    }
+}
+
+pub fn workspace_root() -> &'static Path {
+    // tests/xtask → the root, where Cargo.toml of the workspace is.
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lives in tests/xtask")
+}
+
+pub fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => workspace_root().join(folder),
+        None => workspace_root().join("target"),
+    }
+}

@@ -1,0 +1,97 @@
+//! What a fresh machine lacks: Debian packages, by name, with a word on why.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::postgres::is_root;
+use crate::target_dir;
+
+/// Installs `packages` with apt-get unless `found` is already true afterwards or before.
+pub fn ensure(what: &str, packages: &[&str], found: impl Fn() -> bool) -> Result<()> {
+    if found() {
+        return Ok(());
+    }
+    println!("setup: {what} is missing; installing Debian's {}", packages.join(" "));
+    if !which("apt-get") {
+        bail!("{what} is missing and there is no apt-get here; install it by your system's own means");
+    }
+    apt(&["update", "-qq"])?;
+    let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    arguments.extend(packages);
+    apt(&arguments)?;
+    if !found() {
+        bail!("{what} is still missing after installing {}", packages.join(" "));
+    }
+    Ok(())
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    let mut command = if is_root() { Command::new("apt-get") } else { Command::new("sudo") };
+    if !is_root() {
+        command.args(["--non-interactive", "apt-get"]);
+    }
+    let command = command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed with {status}; run it as root, then run this command again");
+    }
+    Ok(())
+}
+
+/// The folder of PostgreSQL's own programs, which Debian keeps out of PATH. Installs version 15 if
+/// there is none.
+pub fn postgres_bin() -> Result<PathBuf> {
+    ensure("a PostgreSQL server", &["postgresql-15"], || find_postgres_bin().is_some())?;
+    find_postgres_bin().context("no PostgreSQL server was found after installing it")
+}
+
+fn find_postgres_bin() -> Option<PathBuf> {
+    let debian = PathBuf::from("/usr/lib/postgresql/15/bin");
+    if debian.join("initdb").exists() {
+        return Some(debian);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).find(|folder| folder.join("initdb").exists())
+}
+
+pub fn which(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Where the independent verifiers of webhook signatures live: a Python environment of its own.
+pub fn verifiers_folder() -> PathBuf {
+    target_dir().join("verifiers")
+}
+
+/// Installs `standardwebhooks` and PyNaCl from PyPI into an environment of their own.
+pub fn verifiers() -> Result<()> {
+    let folder = verifiers_folder();
+    let python = folder.join("bin/python");
+    let has_them = || {
+        let test = Command::new(&python).args(["-c", "import standardwebhooks, nacl"]).output();
+        test.is_ok_and(|output| output.status.success())
+    };
+    if has_them() {
+        return Ok(());
+    }
+    ensure("Python 3 with venv", &["python3", "python3-venv"], || {
+        Command::new("python3")
+            .args(["-c", "import venv, ensurepip"])
+            .output()
+            .is_ok_and(|o| o.status.success())
+    })?;
+    println!("setup: installing standardwebhooks and PyNaCl from PyPI into {}", folder.display());
+    run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "standardwebhooks", "pynacl"]))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed with {status}");
+    }
+    Ok(())
+}

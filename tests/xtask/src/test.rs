@@ -1,0 +1,69 @@
+//! `cargo xtask test`: everything, on every database, none skipped because a service was missing.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::postgres::Postgres;
+use crate::{guests, setup, workspace_root};
+
+/// The long forms of the suites that have a budget, in seconds.
+struct Budgets {
+    simulation_secs: u32,
+    replacements: u32,
+}
+
+pub fn run(full: bool, filter: &[String]) -> Result<()> {
+    let budgets = if full {
+        Budgets { simulation_secs: 900, replacements: 10_000 }
+    } else {
+        Budgets { simulation_secs: 90, replacements: 1_000 }
+    };
+    setup::verifiers()?;
+    let guest_folder = guests::build_all()?;
+    // The crash and end-to-end suites run the real program.
+    cargo(&["build", "--workspace", "--bins"])?;
+    let postgres = Postgres::start()?;
+    let mut tests = command(&["test", "--workspace", "--no-fail-fast", "--"]);
+    tests.args(filter);
+    tests
+        .env("OUTHAUL_TEST_POSTGRES", postgres.url())
+        .env("OUTHAUL_GUESTS", &guest_folder)
+        .env("OUTHAUL_VERIFIERS", setup::verifiers_folder())
+        .env("OUTHAUL_SIM_SECONDS", budgets.simulation_secs.to_string())
+        .env("OUTHAUL_REPLACEMENTS", budgets.replacements.to_string());
+    let host = succeeded(&mut tests);
+    drop(postgres);
+    // The plugins' pure parts run natively, in their own workspace.
+    let plugins = guests::test_natively();
+    host.and(plugins)
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    succeeded(&mut command(arguments))
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.args(arguments).current_dir(workspace_root());
+    command
+}
+
+fn succeeded(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    if !status.success() {
+        bail!("{:?} failed with {status}", command.get_args().collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+/// Runs one command beside a server of its own, for work on a single suite.
+pub fn with_postgres(words: &[String]) -> Result<()> {
+    let (program, arguments) = words.split_first().context("no command was given")?;
+    let postgres = Postgres::start()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env("OUTHAUL_TEST_POSTGRES", postgres.url());
+    succeeded(
+        command.env("OUTHAUL_GUESTS", guests::folder()).env("OUTHAUL_VERIFIERS", setup::verifiers_folder()),
+    )
+}
