@@ -6,4 +6,5 @@ pub mod clock;
 pub mod domain;
 pub mod plugin;
 pub mod relay;
+pub mod service;
 pub mod store;

@@ -1,0 +1,135 @@
+//! The config file: read with places, checked as a whole, and every problem told with its line,
+//! its key and its fix. A config that is not wholly right is not used at all.
+
+mod destination;
+pub mod digest;
+pub mod file;
+mod locate;
+mod read;
+#[cfg(test)]
+mod sample_tests;
+mod secret;
+#[cfg(test)]
+mod tests;
+pub mod units;
+mod unknown;
+mod validate;
+
+use std::path::{Path, PathBuf};
+
+pub use file::ConfigFile;
+pub use locate::{Problem, Problems};
+pub use read::json_schema;
+pub use secret::{SecretRef, UrlRef, redact_url};
+
+/// A config that was read and checked. Its paths are resolved against the file's folder.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub path: PathBuf,
+    pub file: ConfigFile,
+}
+
+impl Config {
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let text = format!("the config can't be read: {error}; name the file with --config");
+            Problems { file: name.clone(), problems: vec![Problem { line: 0, key: String::new(), text }] }
+        })?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let file = read_text(&text, &folder).map_err(|problems| Problems { file: name, problems })?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// The database's URL, read from its secret if it is one, with SQLite's path resolved.
+    pub fn database_url(&self) -> Result<String, String> {
+        let url = self.file.outbox.url.read().map_err(|why| format!("outbox.url: {why}"))?;
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        validate::check_url(&url).map_err(|why| format!("outbox.url: {why}"))?;
+        Ok(resolve_sqlite(&url, &folder))
+    }
+
+    pub fn routes_digest(&self) -> String {
+        digest::of_routes(&self.file)
+    }
+}
+
+/// Reads and checks a config text whose relative paths start at `folder`.
+pub fn read_text(text: &str, folder: &Path) -> Result<ConfigFile, Vec<Problem>> {
+    let mut located = read::parse(text).map_err(|problem| vec![problem])?;
+    let file = read::read(&mut located);
+    if let Some(file) = &file {
+        validate::validate(file, &mut located);
+    }
+    match file {
+        Some(mut file) if located.problems.is_empty() => {
+            resolve_paths(&mut file, folder);
+            Ok(file)
+        }
+        _ => {
+            located.problems.sort_by_key(|problem| problem.line);
+            Err(located.problems)
+        }
+    }
+}
+
+fn resolve_paths(file: &mut ConfigFile, folder: &Path) {
+    if let UrlRef::Secret(secret) = &mut file.outbox.url {
+        secret.resolve(folder);
+    }
+    if let Some(token) = &mut file.server.token {
+        token.resolve(folder);
+    }
+    if let Some(cache) = &mut file.runtime.cache {
+        *cache = folder.join(&*cache);
+    }
+    for destination in file.destination.values_mut() {
+        destination.component = folder.join(&destination.component).display().to_string();
+        destination.settings.values_mut().for_each(plain_dates);
+        for origin in &mut destination.http {
+            origin.headers.values_mut().for_each(|header| header.resolve(folder));
+            if let Some(roots) = &mut origin.roots {
+                *roots = folder.join(&*roots);
+            }
+            if let Some(client) = &mut origin.client_cert {
+                client.cert = folder.join(&client.cert);
+                client.key.resolve(folder);
+            }
+        }
+        for secret in destination.secrets.values_mut() {
+            secret.keys.iter_mut().for_each(|key| key.resolve(folder));
+        }
+    }
+}
+
+/// TOML has dates and JSON has not: a plugin receives them as text.
+fn plain_dates(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::Object(map) => {
+            let date = map.get("$__toml_private_datetime").and_then(Value::as_str).map(str::to_owned);
+            match date {
+                Some(date) => *value = Value::String(date),
+                None => map.values_mut().for_each(plain_dates),
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain_dates),
+        _ => {}
+    }
+}
+
+fn resolve_sqlite(url: &str, folder: &Path) -> String {
+    let Some(rest) = url.strip_prefix("sqlite:") else { return url.to_owned() };
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    if rest.starts_with(':') || rest.is_empty() {
+        return url.to_owned();
+    }
+    let (path, parameters) = rest.split_once('?').map_or((rest, None), |(path, rest)| (path, Some(rest)));
+    let path = folder.join(path).display().to_string();
+    match parameters {
+        Some(parameters) => format!("sqlite:{path}?{parameters}"),
+        None => format!("sqlite:{path}"),
+    }
+}

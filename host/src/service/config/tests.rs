@@ -1,0 +1,193 @@
+use std::path::Path;
+
+use super::*;
+
+const SMALL: &str = r#"
+version = 1
+[outbox]
+url = "sqlite:outhaul.db"
+[destination.hook]
+component = "plugins/http.wasm"
+topics = ["order.*"]
+"#;
+
+fn read(text: &str) -> ConfigFile {
+    read_text(text, Path::new("/etc/outhaul")).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+/// `line key: text` of each problem.
+fn problems(text: &str) -> Vec<String> {
+    let problems = read_text(text, Path::new("/etc/outhaul")).expect_err("the config is wrong");
+    problems.iter().map(|Problem { line, key, text }| format!("{line} {key}: {text}")).collect()
+}
+
+fn only_problem(text: &str) -> String {
+    let mut found = problems(text);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found.remove(0)
+}
+
+#[test]
+fn the_smallest_config_has_the_documented_defaults() {
+    let file = read(SMALL);
+    assert_eq!(file.relay.lease, units::Span::secs(30));
+    assert_eq!(file.server.listen.to_string(), "127.0.0.1:8780");
+    let hook = &file.destination["hook"];
+    assert_eq!((hook.concurrency, hook.retry.max_attempts), (16, 12));
+    assert_eq!(hook.limits.memory, units::Bytes(64 << 20));
+    assert_eq!(hook.component, "/etc/outhaul/plugins/http.wasm");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_key() {
+    let wrong = format!("{SMALL}concurency = 4\nlimits = {{ memroy = \"1MiB\" }}\n");
+    assert_eq!(
+        problems(&wrong),
+        [
+            "8 destination.hook.concurency: unknown key; did you mean `concurrency`?",
+            "9 destination.hook.limits.memroy: unknown key; did you mean `memory`?",
+        ]
+    );
+    assert_eq!(only_problem(&format!("{SMALL}[relya]\n")), "8 relya: unknown key; did you mean `relay`?");
+}
+
+#[test]
+fn settings_are_the_plugins_own_and_never_unknown() {
+    let file = read(&format!(
+        "{SMALL}settings = {{ url = \"https://x\", deep = {{ any = [1, 2] }}, on = 2026-01-01 }}\n"
+    ));
+    let settings = serde_json::to_value(&file.destination["hook"].settings).unwrap();
+    assert_eq!(
+        settings,
+        serde_json::json!({ "url": "https://x", "deep": { "any": [1, 2] }, "on": "2026-01-01" })
+    );
+}
+
+#[test]
+fn several_problems_are_told_at_once_with_their_lines() {
+    let wrong = r#"version = 1
+[outbox]
+url = "mysql://localhost/shop"
+timeout = 5
+[relay]
+lease = "30"
+[destination."bad name"]
+component = "x.wasm"
+topics = ["a..b"]
+[destination.b]
+topics = ["*"]
+"#;
+    let found = problems(wrong);
+    assert!(
+        found[0].starts_with("4 outbox.timeout: invalid type: integer `5`, expected a duration"),
+        "{found:#?}"
+    );
+    assert!(found[1].starts_with("6 relay.lease: \"30\" is not a duration; write"), "{found:#?}");
+    assert!(
+        found[2].starts_with("9 destination.bad name.topics: \"a..b\" is not a topic pattern"),
+        "{found:#?}"
+    );
+    assert_eq!(found[3], "10 destination.b: the key `component` is missing; add it");
+    assert_eq!(found.len(), 4);
+}
+
+#[test]
+fn keys_of_versions_to_come_are_refused_rather_than_ignored() {
+    for (lines, key) in [
+        ("sql = [\"stock\"]", "destination.hook.sql"),
+        ("allow = { tcp = [\"h:1\"] }", "destination.hook.allow"),
+        ("limits = { batch_events = 10 }", "destination.hook.limits.batch_events"),
+        ("[destination.hook.net.broker]\naddress = \"h:1\"", "destination.hook.net"),
+        ("[intake]\nlisten = \"127.0.0.1:1\"", "intake"),
+        ("[sql.stock]\nurl = \"postgres://h/x\"", "sql.stock"),
+    ] {
+        let problem = only_problem(&format!("{SMALL}{lines}\n"));
+        assert!(problem.contains(&format!(" {key}: ")), "{problem}");
+        assert!(problem.ends_with("is not in this version of outhaul; remove this key"), "{problem}");
+    }
+    let oci = SMALL.replace("plugins/http.wasm", "oci://registry/x@sha256:00");
+    assert!(only_problem(&oci).contains("6 destination.hook.component: fetching components"));
+    let mysql = SMALL.replace("sqlite:outhaul.db", "mysql://h/x");
+    assert!(only_problem(&mysql).contains("4 outbox.url: MySQL and MariaDB are not in this version"));
+}
+
+#[test]
+fn a_secret_is_a_reference_and_a_message_never_repeats_a_text_in_its_place() {
+    let good = format!(
+        "{SMALL}[[destination.hook.http]]\norigin = \"https://x.example\"\nheaders = {{ Authorization = {{ file = \"t\" }} }}\n"
+    );
+    let file = read(&good);
+    assert_eq!(
+        file.destination["hook"].http[0].headers["Authorization"],
+        SecretRef::File("/etc/outhaul/t".into())
+    );
+    let bad = good.replace("{ file = \"t\" }", "\"hunter2\"");
+    let problem = only_problem(&bad);
+    assert!(
+        problem.starts_with("10 destination.hook.http.0.headers.Authorization: a secret is never"),
+        "{problem}"
+    );
+    assert!(!problem.contains("hunter2"));
+    let misspelt = good.replace("file =", "fil =");
+    assert_eq!(
+        only_problem(&misspelt),
+        "10 destination.hook.http.0.headers.Authorization.fil: unknown key; did you mean `file`?"
+    );
+}
+
+#[test]
+fn anything_but_loopback_needs_a_token() {
+    let open = format!("{SMALL}[server]\nlisten = \"0.0.0.0:8780\"\n");
+    assert!(only_problem(&open).starts_with("9 server.listen: 0.0.0.0:8780 is not a loopback address"));
+    read(&format!("{open}token = {{ env = \"T\" }}\n"));
+}
+
+#[test]
+fn a_wrong_version_names_both() {
+    let newer = SMALL.replace("version = 1", "version = 2");
+    assert!(
+        only_problem(&newer).starts_with("2 version: the config has version 2, this outhaul reads version 1")
+    );
+    assert!(only_problem("").starts_with("0 version: the config starts with"));
+}
+
+#[test]
+fn a_syntax_error_names_its_line() {
+    let problem = only_problem(&format!("{SMALL}concurrency = = 4\n"));
+    assert!(problem.starts_with("8 : this is not TOML"), "{problem}");
+}
+
+#[test]
+fn keys_that_belong_together_are_checked_together() {
+    assert!(
+        only_problem(&format!("{SMALL}on_dead = \"skip\"\n")).contains("on_dead: this only means something")
+    );
+    let renamed = format!("{SMALL}renamed_from = \"hook\"\n");
+    assert!(only_problem(&renamed).contains("renamed_from: [destination.hook] is still in this file"));
+    let backoff = format!("{SMALL}retry = {{ base = \"2h\" }}\n");
+    assert!(only_problem(&backoff).contains("retry.base: the first wait (2h)"));
+}
+
+#[test]
+fn the_routes_digest_sees_routes_only_and_a_destinations_digest_sees_everything() {
+    let routes = |text: &str| digest::of_routes(&read(text));
+    let whole = |text: &str| digest::of_destination(&read(text).destination["hook"]);
+    let other_settings = format!("{SMALL}settings = {{ a = 1 }}\n");
+    let other_topics = SMALL.replace("order.*", "*");
+    let same_topics = SMALL.replace("[\"order.*\"]", "[\"order.*\", \"order.*\"]");
+    assert_eq!(routes(SMALL), routes(&other_settings));
+    assert_eq!(routes(SMALL), routes(&same_topics));
+    assert_ne!(routes(SMALL), routes(&other_topics));
+    assert_ne!(whole(SMALL), whole(&other_settings));
+    assert_eq!(whole(SMALL), whole(&format!("{SMALL}concurrency = 16\n")));
+}
+
+#[test]
+fn sqlite_paths_start_at_the_configs_folder() {
+    let folder = Path::new("/etc/outhaul");
+    assert_eq!(resolve_sqlite("sqlite:a.db", folder), "sqlite:/etc/outhaul/a.db");
+    assert_eq!(resolve_sqlite("sqlite://a.db?mode=rwc", folder), "sqlite:/etc/outhaul/a.db?mode=rwc");
+    assert_eq!(resolve_sqlite("sqlite:/var/a.db", folder), "sqlite:/var/a.db");
+    assert_eq!(resolve_sqlite("sqlite::memory:", folder), "sqlite::memory:");
+    assert_eq!(resolve_sqlite("postgres://h/x", folder), "postgres://h/x");
+}
