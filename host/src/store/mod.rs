@@ -5,6 +5,7 @@
 //! The database answers what is due, who owns a delivery and what time it is. The process may only
 //! decide how long it trusts its last answer (see [`crate::domain::TrustWindow`]).
 
+pub mod memory;
 mod operate;
 mod types;
 
@@ -111,12 +112,15 @@ pub trait Store: Send + Sync + 'static {
     async fn count_rejection(&self, destination: DestinationId, event: Option<EventSeq>) -> StoreResult<u32>;
 
     /// One bounded round of housekeeping: routes unrouted events that now match, gives events
-    /// without any delivery row theirs, buries unclaimed expired deliveries that no claim would
-    /// meet, and unparks heads of keys that were left parked.
-    async fn sweep(&self, limit: u32) -> StoreResult<Swept>;
+    /// without any delivery row theirs, and, only for the `destinations` this host has, buries
+    /// unclaimed expired deliveries that no claim would meet and unparks heads of keys that were
+    /// left parked.
+    async fn sweep(&self, destinations: &[DestinationId], limit: u32) -> StoreResult<Swept>;
 
     /// Returns when something may have become due (a commit, a notification), or never. A floor
     /// of polling runs beside it, so a missed wake-up costs the poll interval and no event.
+    /// The future is armed when the method is called, not when it is first polled: what commits
+    /// between the call and the first poll wakes it too.
     async fn wait_for_wake(&self);
 }
 

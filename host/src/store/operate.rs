@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::{LaneProblem, LaneState, StoreResult};
+use super::{LaneProblem, LaneState, StoreError, StoreResult};
 use crate::domain::{DestinationId, EventSeq, Timestamp};
 
 /// The operator's side. Every act is recorded in `outbox_action` in the same transaction.
@@ -79,6 +79,81 @@ pub enum DeliveryStatus {
     Dead,
     Cancelled,
     Unrouted,
+}
+
+impl DeliveryStatus {
+    /// The number in `outbox_delivery.status`, the same in every database.
+    pub fn code(self) -> i16 {
+        match self {
+            Self::Pending => 0,
+            Self::Delivered => 1,
+            Self::Dead => 2,
+            Self::Cancelled => 3,
+            Self::Unrouted => 4,
+        }
+    }
+
+    pub fn from_code(code: i16) -> Option<Self> {
+        [Self::Pending, Self::Delivered, Self::Dead, Self::Cancelled, Self::Unrouted]
+            .into_iter()
+            .find(|status| status.code() == code)
+    }
+}
+
+/// The name lists show for the reserved destination of events that no route matched.
+pub const UNROUTED_NAME: &str = "(unrouted)";
+
+/// Reports stop counting here.
+pub const COUNTED_UP_TO: u64 = 10_000;
+
+const TEXT_BYTES_MAX: usize = 255;
+
+impl NewEvent {
+    /// The table's own checks, in words that name the field.
+    pub fn check(&self) -> Result<(), String> {
+        let bounded = |field: &str, text: &str, least: usize| match text.len() {
+            n if n < least => Err(format!("{field} is empty; it has {least} to {TEXT_BYTES_MAX} bytes")),
+            n if n > TEXT_BYTES_MAX => Err(format!("{field} has {n} bytes; it has at most {TEXT_BYTES_MAX}")),
+            _ if text.contains('\0') => {
+                Err(format!("{field} holds a NUL byte; no database keeps it as text"))
+            }
+            _ => Ok(()),
+        };
+        bounded("event_id", &self.id, 1)?;
+        bounded("tenant_id", &self.tenant, 0)?;
+        bounded("topic", &self.topic, 1)?;
+        if let Some(key) = &self.key {
+            bounded("partition_key", key, 1)?;
+        }
+        crate::domain::topic::check_topic(&self.topic)
+            .map_err(|error| format!("topic {:?}: {error}", self.topic))
+    }
+}
+
+impl Target {
+    pub fn is_empty(&self) -> bool {
+        self.tenant.is_none() && self.event_id.is_none() && self.destination.is_none()
+    }
+
+    /// Acts on live deliveries never mean all of them by omission.
+    pub fn require_one(&self) -> StoreResult<()> {
+        if self.is_empty() {
+            return Err(StoreError::Refused(
+                "this act needs an event, a tenant or a destination: name the deliveries it means".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What `outbox_action.target` says.
+    pub fn describe(&self) -> String {
+        let parts: Vec<String> =
+            [("event", &self.event_id), ("tenant", &self.tenant), ("destination", &self.destination)]
+                .into_iter()
+                .filter_map(|(word, value)| value.as_ref().map(|value| format!("{word} {value:?}")))
+                .collect();
+        if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }
+    }
 }
 
 /// Which deliveries an act means. At least one of the fields is given, except for `dead` bulk acts,

@@ -50,6 +50,23 @@ pub enum OnDead {
     Skip,
 }
 
+impl Order {
+    /// How the databases keep it: what a dead head does must be known where a delivery ends.
+    pub fn code(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Key(OnDead::Block) => 1,
+            Self::Key(OnDead::Skip) => 2,
+        }
+    }
+
+    pub fn from_code(code: i16) -> Option<Self> {
+        [Self::None, Self::Key(OnDead::Block), Self::Key(OnDead::Skip)]
+            .into_iter()
+            .find(|order| order.code() == code)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Registered {
     /// In the order of the registration. A destination the current generation does not know (this
@@ -80,6 +97,24 @@ pub enum LaneState {
     Paused,
     Stopped,
     Removed,
+}
+
+impl LaneState {
+    /// The word the databases keep.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::Removed => "removed",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Active, Self::Paused, Self::Stopped, Self::Removed]
+            .into_iter()
+            .find(|state| state.as_str() == word)
+    }
 }
 
 /// A lane as all hosts see it.
@@ -118,7 +153,11 @@ pub struct ClaimRequest {
     pub probe: Option<ProbeToken>,
 }
 
-/// Suspects (`lost >= 2`) may have killed the process; they are claimed one at a time per host.
+/// So many claims lost without a word make a delivery a suspect.
+pub const SUSPECT_LOST_MIN: u32 = 2;
+
+/// Suspects may have killed the process; they are claimed one at a time per host. A due delivery
+/// whose last claim expired counts that loss already, so its third claim is a suspect's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     Ordinary,
@@ -189,6 +228,21 @@ pub struct AttemptRecord {
     /// The destination's own reference for a delivered event.
     pub reference: Option<String>,
     pub component_digest: String,
+}
+
+/// The outcome of a history row whose claim ended by expiry without a word from its host.
+pub const LOST: &str = "lost";
+
+impl AttemptRecord {
+    /// What `last_error` keeps of a failure.
+    pub fn error_text(&self) -> Option<String> {
+        match (self.code.is_empty(), self.message.is_empty()) {
+            (true, true) => None,
+            (false, true) => Some(self.code.clone()),
+            (true, false) => Some(self.message.clone()),
+            (false, false) => Some(format!("{}: {}", self.code, self.message)),
+        }
+    }
 }
 
 /// The answer of every fenced statement, from the number of rows it changed.
