@@ -30,7 +30,12 @@ enum Task {
         filter: Vec<String>,
     },
     /// Build the plugins and the tests' guests to target/guests.
-    Guests,
+    Guests {
+        /// Where the compiler comes from; left out, rustup's target if there is one or it can be
+        /// added, else Debian's packages.
+        #[arg(long)]
+        toolchain: Option<guests::Source>,
+    },
     /// Start a PostgreSQL for one command: `cargo xtask with-postgres -- cargo test …`.
     WithPostgres {
         #[arg(required = true, last = true)]
@@ -42,8 +47,9 @@ fn main() -> Result<()> {
     match Task::parse() {
         Task::Demo { once } => demo::run(once),
         Task::Test { full, filter } => test::run(full, &filter),
-        Task::Guests => {
-            println!("{}", guests::build_all()?.display());
+        Task::Guests { toolchain } => {
+            let folder = toolchain.map_or_else(guests::build_all, guests::build_with)?;
+            println!("{}", folder.display());
             Ok(())
         }
         Task::WithPostgres { command } => test::with_postgres(&command),

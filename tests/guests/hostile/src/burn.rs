@@ -67,11 +67,7 @@ fn grow_table(by: i32) -> i32 {
     before
 }
 
-core::arch::global_asm!(
-    ".tabletype hostile_table, externref",
-    ".globl hostile_table",
-    "hostile_table:",
-);
+core::arch::global_asm!(".tabletype hostile_table, externref", ".globl hostile_table", "hostile_table:",);
 
 /// Pollables that are never dropped.
 pub fn handles_leak(count: u64) -> Delivery {

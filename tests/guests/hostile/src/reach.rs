@@ -25,12 +25,8 @@ pub fn file(path: &str) -> Delivery {
     let directories = preopens::get_directories();
     let mut found = format!("directories={}", directories.len());
     for (directory, name) in &directories {
-        let opened = directory.open_at(
-            PathFlags::SYMLINK_FOLLOW,
-            path,
-            OpenFlags::empty(),
-            DescriptorFlags::READ,
-        );
+        let opened =
+            directory.open_at(PathFlags::SYMLINK_FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ);
         found += &match opened {
             Ok(_) => format!(" {name}=opened"),
             Err(error) => format!(" {name}={error:?}"),
