@@ -1,1 +1,3 @@
 //! What the suites share: databases of their own, receivers, host processes.
+
+pub mod clock;

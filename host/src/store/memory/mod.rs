@@ -12,7 +12,7 @@ mod sweep;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -51,8 +51,8 @@ impl MemoryStore {
 
     /// Opens a producer's transaction: sequence numbers are taken at the insert, and rows appear
     /// at the commit.
-    pub fn begin(&self) -> MemoryTransaction<'_> {
-        MemoryTransaction { store: self, written: Vec::new() }
+    pub fn begin(self: &Arc<Self>) -> MemoryTransaction {
+        MemoryTransaction { store: self.clone(), written: Vec::new() }
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
@@ -85,12 +85,12 @@ fn injected(method: &str) -> StoreError {
 }
 
 /// What a producer has written and not yet committed. Dropping it rolls back.
-pub struct MemoryTransaction<'a> {
-    store: &'a MemoryStore,
+pub struct MemoryTransaction {
+    store: Arc<MemoryStore>,
     written: Vec<(EventRow, Vec<DestinationId>)>,
 }
 
-impl MemoryTransaction<'_> {
+impl MemoryTransaction {
     /// Inserts an event; its destinations are those routed at this moment.
     pub fn insert(&mut self, event: &NewEvent) -> StoreResult<EventSeq> {
         let mut model = self.store.model();
@@ -226,8 +226,6 @@ impl Schema for MemoryStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::clock::SystemClock;
 
