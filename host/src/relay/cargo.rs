@@ -1,0 +1,154 @@
+//! Payloads: read after the claim, within a byte budget, so that memory is bounded whatever the
+//! rows hold.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::Notify;
+
+use super::backoff::Backoff;
+use super::claimer::Flight;
+use super::context::Context;
+use super::worker;
+use crate::domain::{DestinationId, EventSeq};
+
+/// Payload bytes this host may hold at once.
+pub(super) struct Budget {
+    total: u64,
+    taken: Mutex<Taken>,
+    freed: Notify,
+    gauge: Gauge,
+}
+
+#[derive(Default)]
+struct Taken {
+    bytes: u64,
+    by_lane: BTreeMap<DestinationId, u64>,
+}
+
+/// Bytes of one payload; dropping it gives them back.
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    lane: DestinationId,
+    bytes: u64,
+}
+
+/// What a worker finds when it starts.
+pub(super) enum Cargo {
+    Loaded(Bytes, Share),
+    /// It did not fit the budget when it was claimed.
+    NotLoaded,
+    /// Larger than its destination takes: never read.
+    TooLarge,
+    /// The database has no such payload.
+    Missing,
+}
+
+impl Budget {
+    pub fn new(total: u64, gauge: Gauge) -> Self {
+        Self { total, taken: Mutex::default(), freed: Notify::new(), gauge }
+    }
+
+    /// Takes the bytes if they fit. A lane that holds nothing always gets one payload, or a lane
+    /// whose plugin hangs on large events could starve the others of memory.
+    fn try_take(self: &Arc<Self>, lane: DestinationId, bytes: u64) -> Option<Share> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds_nothing = !taken.by_lane.contains_key(&lane);
+        if taken.bytes.saturating_add(bytes) > self.total && !holds_nothing {
+            return None;
+        }
+        taken.bytes += bytes;
+        *taken.by_lane.entry(lane).or_default() += 1;
+        self.gauge.set(taken.bytes.try_into().unwrap_or(i64::MAX));
+        Some(Share { budget: self.clone(), lane, bytes })
+    }
+
+    async fn take(self: &Arc<Self>, lane: DestinationId, bytes: u64) -> Share {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Some(share) = self.try_take(lane, bytes) {
+                return share;
+            }
+            freed.await;
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.budget.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.bytes -= self.bytes;
+        if let Some(payloads) = taken.by_lane.get_mut(&self.lane) {
+            *payloads -= 1;
+            if *payloads == 0 {
+                taken.by_lane.remove(&self.lane);
+            }
+        }
+        self.budget.gauge.set(taken.bytes.try_into().unwrap_or(i64::MAX));
+        drop(taken);
+        self.budget.freed.notify_waiters();
+    }
+}
+
+/// Reads in one statement what fits the budget, and starts a worker for each claim.
+pub(super) async fn load_and_start(ctx: Arc<Context>, flights: Vec<Flight>) {
+    let mut fitting = Vec::new();
+    for flight in flights {
+        let event = &flight.claimed.event;
+        if event.payload_bytes > flight.spec.settings.payload_bytes_max {
+            begin(&ctx, flight, Cargo::TooLarge);
+        } else if let Some(share) = ctx.budget.try_take(flight.lane.id, event.payload_bytes) {
+            fitting.push((flight, share));
+        } else {
+            begin(&ctx, flight, Cargo::NotLoaded);
+        }
+    }
+    let events: Vec<_> = fitting.iter().map(|(flight, _)| flight.claimed.event.seq).collect();
+    let Some((last, _)) = fitting.last() else { return };
+    let mut payloads = tokio::select! {
+        biased;
+        // What is not read by now is given back by its worker.
+        () = ctx.stop_claiming.cancelled() => None,
+        () = last.held.hold.trust_ended(&*ctx.clock) => None,
+        payloads = read(&ctx, &events) => Some(payloads),
+    };
+    for (flight, share) in fitting {
+        let cargo = match &mut payloads {
+            None => Cargo::NotLoaded,
+            Some(payloads) => match payloads.remove(&flight.claimed.event.seq) {
+                Some(payload) => Cargo::Loaded(payload, share),
+                None => Cargo::Missing,
+            },
+        };
+        begin(&ctx, flight, cargo);
+    }
+}
+
+fn begin(ctx: &Arc<Context>, flight: Flight, cargo: Cargo) {
+    ctx.spawn(worker::run(ctx.clone(), flight, cargo));
+}
+
+/// Waits for room and reads one payload.
+pub(super) async fn load_later(ctx: &Context, flight: &Flight) -> Cargo {
+    let event = &flight.claimed.event;
+    let share = ctx.budget.take(flight.lane.id, event.payload_bytes).await;
+    match read(ctx, &[event.seq]).await.remove(&event.seq) {
+        Some(payload) => Cargo::Loaded(payload, share),
+        None => Cargo::Missing,
+    }
+}
+
+/// Reads payloads, as often as it takes. Ended by the caller when the claim is no longer trusted.
+async fn read(ctx: &Context, events: &[EventSeq]) -> BTreeMap<EventSeq, Bytes> {
+    let mut backoff = Backoff::default();
+    loop {
+        match ctx.ask("payloads", ctx.store.payloads(events)).await {
+            Ok(payloads) => return payloads.into_iter().collect(),
+            Err(_) => tokio::time::sleep(backoff.next(ctx.clock.jitter())).await,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Says this host is alive and what can't run on it, and sweeps events that no route matched or no
+//! trigger saw.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::context::Context;
+use crate::store::{ConfigStanding, LaneProblem};
+
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Rows of one sweep: short enough not to be felt.
+const SWEEP_LIMIT: u32 = 500;
+
+/// Between two sweeps of a backlog.
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) async fn heartbeat(ctx: Arc<Context>) {
+    loop {
+        beat(&ctx).await;
+        tokio::time::sleep(HEARTBEAT_EVERY).await;
+    }
+}
+
+async fn beat(ctx: &Context) {
+    let sent_at = ctx.clock.since_boot();
+    if let Ok(now) = ctx.ask("now", ctx.store.now()).await {
+        ctx.database_time.calibrate(sent_at, now, ctx.clock.since_boot());
+    }
+    let problems = problems(ctx);
+    let host_id = &ctx.settings.host_id;
+    let Ok(standing) = ctx.ask("heartbeat", ctx.store.heartbeat(host_id, &problems)).await else { return };
+    let is_superseded = standing == ConfigStanding::Superseded;
+    if ctx.config_is_superseded.swap(is_superseded, Relaxed) != is_superseded {
+        if is_superseded {
+            tracing::warn!(
+                "another host applied a newer config: this one delivers on, writes no routes, and stops \
+                 lanes only for itself; give it the newer config and reload"
+            );
+        } else {
+            tracing::info!("this host's config is the current one again");
+        }
+    }
+}
+
+fn problems(ctx: &Context) -> Vec<LaneProblem> {
+    let lanes = ctx.lanes();
+    let problems = lanes
+        .iter()
+        .filter_map(|lane| lane.problem().map(|problem| LaneProblem { destination: lane.name(), problem }));
+    problems.collect()
+}
+
+pub(super) async fn sweep(ctx: Arc<Context>) {
+    loop {
+        let mut pause = SWEEP_EVERY;
+        if let Ok(swept) = ctx.ask("sweep", ctx.store.sweep(SWEEP_LIMIT)).await {
+            if swept.routed + swept.adopted + swept.expired > 0 {
+                tracing::info!(
+                    routed = swept.routed,
+                    adopted = swept.adopted,
+                    expired = swept.expired,
+                    "events without a delivery were found"
+                );
+            }
+            if swept.routed + swept.adopted + swept.unparked > 0 {
+                ctx.questions.ask_now();
+            }
+            if swept.more {
+                pause = SWEEP_PAUSE;
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
