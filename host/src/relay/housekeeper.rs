@@ -56,7 +56,8 @@ fn problems(ctx: &Context) -> Vec<LaneProblem> {
 pub(super) async fn sweep(ctx: Arc<Context>) {
     loop {
         let mut pause = SWEEP_EVERY;
-        if let Ok(swept) = ctx.ask("sweep", ctx.store.sweep(SWEEP_LIMIT)).await {
+        let destinations: Vec<_> = ctx.lanes().iter().map(|lane| lane.id).collect();
+        if let Ok(swept) = ctx.ask("sweep", ctx.store.sweep(&destinations, SWEEP_LIMIT)).await {
             if swept.routed + swept.adopted + swept.expired > 0 {
                 tracing::info!(
                     routed = swept.routed,
