@@ -1,0 +1,210 @@
+//! What a component asks for against what this host offers, in sentences with the fix.
+
+use wasmtime::Engine;
+use wasmtime::component::Component;
+
+/// Packages this host offers to every plugin, with the version it has.
+const OFFERED: [(&str, &str); 10] = [
+    ("outhaul:delivery", "0.1.0"),
+    ("outhaul:log", "0.1.0"),
+    ("outhaul:secrets", "0.1.0"),
+    ("wasi:cli", "0.2"),
+    ("wasi:clocks", "0.2"),
+    ("wasi:filesystem", "0.2"),
+    ("wasi:http", "0.2"),
+    ("wasi:io", "0.2"),
+    ("wasi:random", "0.2"),
+    ("wasi:sockets", "0.2"),
+];
+
+/// Packages that a destination's config grants by name.
+const GRANTED_BY_CONFIG: [(&str, &str); 2] = [
+    ("outhaul:net", "[destination.NAME.net.ENDPOINT]  with  address = \"host:port\""),
+    ("outhaul:sql", "sql = [\"DATABASE\"]  to [destination.NAME], and a [sql.DATABASE] section with its url"),
+];
+
+const CONTRACT: &str = "outhaul:delivery";
+const DELIVER: &str = "outhaul:delivery/deliver";
+
+/// Says what a file is that is not a component; none if it is one.
+pub fn not_a_component(bytes: &[u8]) -> Option<String> {
+    match bytes.get(..8) {
+        Some([0, b'a', b's', b'm', _, 0, 1, 0]) => None,
+        Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => Some(
+            "is a core module, not a component; build it for wasm32-wasip2, or wrap it with  \
+             wasm-tools component new"
+                .to_owned(),
+        ),
+        Some([0, b'a', b's', b'm', ..]) => Some(
+            "is WebAssembly in a binary version this host does not know; build it with current tools"
+                .to_owned(),
+        ),
+        _ => Some(format!(
+            "is not WebAssembly: it has {} bytes and does not begin with \\0asm; \
+             check  component  in the config",
+            bytes.len()
+        )),
+    }
+}
+
+/// Checks every import and the one export that is required.
+pub fn check(component: &Component, engine: &Engine, destination: &str) -> Result<(), String> {
+    let component = component.component_type();
+    let exports: Vec<String> = component.exports(engine).map(|(name, _)| name.to_owned()).collect();
+    check_exports(&exports)?;
+    component.imports(engine).try_for_each(|(name, _)| check_import(name, destination))
+}
+
+fn check_exports(exports: &[String]) -> Result<(), String> {
+    let deliver = exports.iter().map(|name| Ask::parse(name)).find(|ask| ask.interface == DELIVER);
+    let offered = offered_version(CONTRACT).unwrap_or_default();
+    match deliver {
+        Some(ask) if fits(&ask.version, offered) => Ok(()),
+        Some(ask) => Err(other_version(CONTRACT, &ask.version, offered)),
+        None => Err(format!(
+            "the component does not export {DELIVER}@{offered}, which every plugin does; it exports {}; \
+             build it for the world outhaul:delivery/destination",
+            if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
+        )),
+    }
+}
+
+fn check_import(name: &str, destination: &str) -> Result<(), String> {
+    let ask = Ask::parse(name);
+    if let Some((package, lines)) = GRANTED_BY_CONFIG.iter().find(|(package, _)| *package == ask.package) {
+        let lines = lines.replace("NAME", destination);
+        return Err(format!(
+            "the component imports {package}, which this destination is not granted; add  {lines}"
+        ));
+    }
+    match offered_version(&ask.package) {
+        Some(offered) if fits(&ask.version, offered) => Ok(()),
+        Some(offered) => Err(other_version(&ask.package, &ask.version, offered)),
+        None => {
+            let offered = OFFERED.map(|(package, version)| format!("{package}@{version}")).join(", ");
+            Err(format!(
+                "the component imports {name}, which this host does not offer; it offers {offered}; \
+                 build the plugin without that import"
+            ))
+        }
+    }
+}
+
+/// A component of the right version whose types differ all the same.
+pub fn mismatch(error: &wasmtime::Error) -> String {
+    let offered = offered_version(CONTRACT).unwrap_or_default();
+    format!(
+        "the component says it is built for the contract this host has ({CONTRACT}@{offered}), but its types \
+         differ: {error:#}; build it again with the wit/ folder of this version of Outhaul"
+    )
+}
+
+fn other_version(package: &str, asked: &str, offered: &str) -> String {
+    let asked = if asked.is_empty() { "without a version" } else { asked };
+    let fix = if is_newer(asked, offered) {
+        "use a newer host, or build the plugin for the version this host has"
+    } else {
+        "build the plugin again with the wit/ folder of this host's version"
+    };
+    format!("the component is built for {package} {asked}, and this host has {package} {offered}; {fix}")
+}
+
+fn offered_version(package: &str) -> Option<&'static str> {
+    OFFERED.iter().find(|(offered, _)| *offered == package).map(|(_, version)| *version)
+}
+
+/// `package:name/interface@version`, taken apart.
+struct Ask {
+    package: String,
+    interface: String,
+    version: String,
+}
+
+impl Ask {
+    fn parse(name: &str) -> Self {
+        let (interface, version) = name.split_once('@').unwrap_or((name, ""));
+        let package = interface.split('/').next().unwrap_or(interface);
+        Self { package: package.to_owned(), interface: interface.to_owned(), version: version.to_owned() }
+    }
+}
+
+/// By semantic versioning: below 1.0 the minor number must be the same, from 1.0 the major one. A
+/// later patch links too, as long as it asks for nothing this host does not have.
+fn fits(asked: &str, offered: &str) -> bool {
+    if asked.contains('-') {
+        return asked == offered;
+    }
+    let (asked, offered) = (numbers(asked), numbers(offered));
+    asked[0] == offered[0] && (offered[0] > 0 || asked[1] == offered[1])
+}
+
+fn is_newer(asked: &str, offered: &str) -> bool {
+    numbers(asked) > numbers(offered)
+}
+
+fn numbers(version: &str) -> [u64; 3] {
+    let core = version.split(['-', '+']).next().unwrap_or("");
+    let mut parts = core.split('.').map(|part| part.parse().unwrap_or(u64::MAX));
+    [(); 3].map(|()| parts.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_a_component_is_named_for_what_it_is() {
+        assert_eq!(not_a_component(b"\0asm\x0d\0\x01\0rest"), None);
+        assert!(not_a_component(b"\0asm\x01\0\0\0rest").unwrap().contains("core module"));
+        assert!(not_a_component(b"#!/bin/sh\necho").unwrap().contains("not WebAssembly"));
+        assert!(not_a_component(b"").unwrap().contains("0 bytes"));
+    }
+
+    #[test]
+    fn a_component_of_another_version_is_told_both_and_the_fix() {
+        let exports = ["outhaul:delivery/deliver@0.9.0".to_owned()];
+        let error = check_exports(&exports).unwrap_err();
+        assert!(
+            error.contains("0.9.0") && error.contains("0.1.0") && error.contains("newer host"),
+            "{error}"
+        );
+        let exports = ["outhaul:delivery/deliver@0.0.3".to_owned()];
+        let error = check_exports(&exports).unwrap_err();
+        assert!(error.contains("build the plugin again"), "{error}");
+        assert_eq!(check_exports(&["outhaul:delivery/deliver@0.1.7".to_owned()]), Ok(()));
+    }
+
+    #[test]
+    fn a_component_without_deliver_is_told_what_it_exports() {
+        let error = check_exports(&["wasi:cli/run@0.2.6".to_owned()]).unwrap_err();
+        assert!(
+            error.contains("outhaul:delivery/deliver@0.1.0") && error.contains("wasi:cli/run"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_import_that_config_must_grant_is_refused_with_the_lines_to_add() {
+        let error = check_import("outhaul:sql/sql@0.1.0", "stock").unwrap_err();
+        assert!(error.contains("outhaul:sql") && error.contains("[destination.stock]"), "{error}");
+        assert!(error.contains("[sql.DATABASE]"), "{error}");
+        let error = check_import("outhaul:net/net@0.1.0", "bus").unwrap_err();
+        assert!(error.contains("[destination.bus.net.ENDPOINT]"), "{error}");
+    }
+
+    #[test]
+    fn imports_are_matched_by_package_and_compatible_version() {
+        for name in ["wasi:io/streams@0.2.0", "wasi:http/types@0.2.12", "outhaul:log/log@0.1.0"] {
+            assert_eq!(check_import(name, "d"), Ok(()), "{name}");
+        }
+        for (name, word) in [
+            ("wasi:keyvalue/store@0.2.0", "does not offer"),
+            ("wasi:http/types@0.3.0", "wasi:http 0.3.0"),
+            ("wasi:io/streams@0.2.0-rc-2023", "0.2.0-rc-2023"),
+            ("env", "does not offer"),
+        ] {
+            let error = check_import(name, "d").unwrap_err();
+            assert!(error.contains(word), "{name}: {error}");
+        }
+    }
+}

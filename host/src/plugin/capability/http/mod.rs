@@ -1,0 +1,177 @@
+//! `wasi:http/outgoing-handler` through the host's own client: granted origins only, addresses
+//! checked when dialled, secrets injected, redirects never followed, nothing decompressed, and
+//! every time and size bounded.
+
+mod address;
+mod body;
+mod dial;
+mod origin;
+mod pool;
+
+mod send;
+mod tls;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{HeaderName, HeaderValue, Request, Response};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use self::dial::{Dialer, SystemResolver};
+use self::origin::Origin;
+use self::pool::ConnectionPool;
+use super::secrets::Secret;
+use crate::clock::SharedClock;
+use crate::plugin::spec::{HttpGrant, HttpLimits, PluginSpec};
+use crate::plugin::stats::Stats;
+
+/// The most one write to a request's body takes; with the few that are queued, what a request
+/// holds of the host's memory.
+const REQUEST_CHUNK_BYTES: usize = 64 << 10;
+/// Origins a log line was already written for.
+const DENIED_REMEMBERED_MAX: usize = 64;
+
+/// The client of one destination.
+pub struct HttpClient {
+    destination: String,
+    limits: HttpLimits,
+    grants: HashMap<Origin, Grant>,
+    pool: Arc<ConnectionPool>,
+    stats: Arc<Stats>,
+    clock: SharedClock,
+    denied: Mutex<HashSet<String>>,
+}
+
+/// An origin the operator granted, ready to dial.
+pub struct Grant {
+    origin: Origin,
+    is_private: bool,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    headers: Vec<(HeaderName, Secret)>,
+}
+
+impl HttpClient {
+    pub fn new(spec: &PluginSpec, stats: Arc<Stats>, clock: SharedClock) -> Result<Self, String> {
+        let mut grants = HashMap::new();
+        for given in &spec.http {
+            let grant =
+                Grant::new(given).map_err(|problem| format!("http \"{}\": {problem}", given.origin))?;
+            if let Some(first) = grants.insert(grant.origin.clone(), grant) {
+                return Err(format!(
+                    "the origin {} is granted twice; join the two [[http]] sections",
+                    first.origin
+                ));
+            }
+        }
+        let limits = spec.limits.http.clone();
+        let resolver = Arc::new(SystemResolver);
+        let dialer = Dialer { resolver, tls_timeout: limits.tls, stats: stats.clone() };
+        let pool = Arc::new(ConnectionPool::new(limits.clone(), dialer, clock.clone()));
+        let destination = spec.destination.clone();
+        Ok(Self { destination, limits, grants, pool, stats, clock, denied: Mutex::default() })
+    }
+
+    fn grant(&self, request: &Request<WasiBody>) -> Result<&Grant, Error> {
+        let origin = Origin::of(request.uri());
+        match origin.as_ref().and_then(|origin| self.grants.get(origin)) {
+            Some(grant) => Ok(grant),
+            None => {
+                let asked = origin.map_or_else(|| request.uri().to_string(), |origin| origin.to_string());
+                self.tell_denied(asked);
+                Err(Error::HttpRequestDenied)
+            }
+        }
+    }
+
+    /// Counts each, and writes one line an origin, because a plugin asks again with every event.
+    fn tell_denied(&self, asked: String) {
+        self.stats.http_origins_denied.add_one();
+        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        if denied.len() < DENIED_REMEMBERED_MAX && denied.insert(asked.clone()) {
+            let destination = &self.destination;
+            tracing::warn!(
+                destination,
+                asked,
+                "a plugin asked for an origin that is not granted; to grant it, add a \
+                 [[destination.{destination}.http]] section with  origin = \"…\""
+            );
+        }
+    }
+}
+
+impl Grant {
+    fn new(given: &HttpGrant) -> Result<Self, String> {
+        let origin = Origin::parse(&given.origin)?;
+        if !origin.is_https && (given.roots.is_some() || given.client_cert.is_some()) {
+            return Err(
+                "roots and client_cert are for https origins; write https:// or remove them".to_owned()
+            );
+        }
+        let tls = if origin.is_https { Some(tls::config(given)?) } else { None };
+        let headers = given
+            .headers
+            .iter()
+            .map(|(name, source)| {
+                let secret = Secret::read(source).map_err(|problem| format!("header {name}: {problem}"))?;
+                let header: HeaderName =
+                    name.parse().map_err(|_| format!("\"{name}\" is not a header's name"))?;
+                header_value(&secret).map_err(|problem| format!("header {name}: {problem}"))?;
+                Ok((header, secret))
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        Ok(Self { origin, is_private: given.private, tls, headers })
+    }
+
+    /// Sets the secret headers over whatever the guest set under the same names.
+    fn inject(&self, request: &mut Request<WasiBody>) -> Result<(), Error> {
+        for (name, secret) in &self.headers {
+            let value = header_value(secret).map_err(|problem| {
+                tracing::error!(origin = %self.origin, header = %name, problem, "a secret header can't be sent");
+                Error::ConfigurationError
+            })?;
+            request.headers_mut().insert(name.clone(), value);
+        }
+        Ok(())
+    }
+}
+
+fn header_value(secret: &Secret) -> Result<HeaderValue, &'static str> {
+    let mut value = HeaderValue::from_bytes(secret.get().as_bytes())
+        .map_err(|_| "its secret holds a character that a header can't have, such as a new line")?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// What `wasi:http` asks of its host; one an instance.
+pub struct HttpHooks {
+    client: Arc<HttpClient>,
+}
+
+impl HttpHooks {
+    pub fn new(client: Arc<HttpClient>) -> Self {
+        Self { client }
+    }
+}
+
+type Exchange = (Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>);
+
+impl WasiHttpHooks for HttpHooks {
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _reading: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Result<Exchange, Error>> + Send> {
+        let client = self.client.clone();
+        Box::new(async move {
+            let response = client.send(request, options.unwrap_or_default()).await?;
+            // The connection is driven by a task of its own.
+            let nothing_to_drive: Box<dyn Future<Output = _> + Send> = Box::new(std::future::ready(Ok(())));
+            Ok((response, nothing_to_drive))
+        })
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        REQUEST_CHUNK_BYTES
+    }
+}

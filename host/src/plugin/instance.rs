@@ -1,0 +1,155 @@
+//! One instance: a component in a store of its own, configured once, called one event at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmtime::{Store, Trap, WasmBacktrace};
+
+use super::bindings::Destination;
+use super::bindings::types::{ConfigureError, Event, Failure, Receipt, SettingsProblem};
+use super::loaded::Parts;
+use super::state::{self, GuestState};
+use super::text;
+use crate::domain::HostFailure;
+
+pub struct Instance {
+    store: Store<GuestState>,
+    bindings: Destination,
+    parts: Arc<Parts>,
+    calls: u64,
+    /// Growth past this is taken for a leak.
+    memory_mark_bytes: usize,
+}
+
+/// Why there is no instance.
+#[derive(Debug)]
+pub enum CreateError {
+    /// It could not be instantiated, or `configure` trapped, with the reason.
+    Failed(HostFailure, String),
+    /// `configure` found the settings wrong.
+    Settings(Vec<SettingsProblem>),
+    /// `configure` says that something needed can't be reached now.
+    Unavailable(String),
+}
+
+/// What came of a call.
+pub enum CallEnd {
+    Answered(Result<Receipt, Failure>),
+    Broke(HostFailure, String),
+}
+
+impl Instance {
+    /// Instantiates and configures, by `deadline` (since boot).
+    pub async fn create(parts: Arc<Parts>, deadline: Duration) -> Result<Self, CreateError> {
+        let created = Self::try_create(parts.clone(), deadline).await;
+        match &created {
+            Ok(_) => parts.stats.instances_created.add_one(),
+            Err(_) => parts.stats.instances_failed.add_one(),
+        }
+        created
+    }
+
+    async fn try_create(parts: Arc<Parts>, deadline: Duration) -> Result<Self, CreateError> {
+        let mut store = state::store(parts.pre.engine(), &parts, deadline);
+        let bindings = match parts.pre.instantiate_async(&mut store).await {
+            Ok(bindings) => bindings,
+            Err(error) => return Err(create_failed(&mut store, &error)),
+        };
+        state::arm(&mut store, deadline);
+        let guest = bindings.outhaul_delivery_deliver();
+        match guest.call_configure(&mut store, &parts.settings_json).await {
+            Ok(Ok(())) => {}
+            Ok(Err(ConfigureError::Settings(problems))) => return Err(CreateError::Settings(problems)),
+            Ok(Err(ConfigureError::Unavailable(why))) => return Err(CreateError::Unavailable(why)),
+            Err(error) => return Err(create_failed(&mut store, &error)),
+        }
+        store.data().log.end();
+        let memory_mark_bytes = memory_mark(&store, parts.limits.memory_bytes);
+        Ok(Self { store, bindings, parts, calls: 0, memory_mark_bytes })
+    }
+
+    /// Delivers one event, by `deadline` (since boot). An instance whose call broke, or was dropped,
+    /// can't be entered again.
+    pub async fn call(&mut self, event: Event, deadline: Duration) -> CallEnd {
+        self.calls += 1;
+        self.store.data().log.begin(&event.id);
+        self.store.data_mut().limiter.take_memory_refused();
+        state::arm(&mut self.store, deadline);
+        let guest = self.bindings.outhaul_delivery_deliver();
+        let result = guest.call_deliver(&mut self.store, &event).await;
+        match result {
+            Ok(answer) => {
+                self.store.data().log.end();
+                CallEnd::Answered(answer)
+            }
+            Err(error) => {
+                let (failure, message) = classify(&mut self.store, &error);
+                CallEnd::Broke(failure, message)
+            }
+        }
+    }
+
+    /// Whether it may serve another call.
+    pub fn may_stay(&self) -> bool {
+        self.calls < self.parts.limits.calls_per_instance
+            && self.store.data().limiter.memory_bytes() <= self.memory_mark_bytes
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.parts.stats.instances_dropped.add_one();
+    }
+}
+
+/// Three quarters of the room between what an instance holds once configured and its limit: a
+/// large runtime is not taken for a leak, and a leak ends before it is an outcome.
+fn memory_mark(store: &Store<GuestState>, memory_bytes_max: u64) -> usize {
+    let configured = store.data().limiter.memory_bytes();
+    let limit = usize::try_from(memory_bytes_max).unwrap_or(usize::MAX);
+    configured + limit.saturating_sub(configured) / 4 * 3
+}
+
+fn create_failed(store: &mut Store<GuestState>, error: &wasmtime::Error) -> CreateError {
+    let (failure, message) = classify(store, error);
+    CreateError::Failed(failure, message)
+}
+
+/// Tells apart why wasm did not return: the guest's budget, its memory, a trap, or a result that
+/// could not be read.
+fn classify(store: &mut Store<GuestState>, error: &wasmtime::Error) -> (HostFailure, String) {
+    let limits = &store.data().limits;
+    let text_bytes_max = limits.text_bytes;
+    let memory_bytes_max = limits.memory_bytes;
+    let was_refused_memory = store.data_mut().limiter.take_memory_refused();
+    let trap = error.downcast_ref::<Trap>();
+    let is_inside_guest = error.is::<WasmBacktrace>();
+    let (failure, mut message) = if trap == Some(&Trap::Interrupt) {
+        (HostFailure::Deadline, "the plugin was still running when its budget ended".to_owned())
+    } else if was_refused_memory {
+        let limit = memory_bytes_max;
+        let message =
+            format!("the plugin needs more than {limit} bytes of memory; raise limits.memory if it should");
+        (HostFailure::OutOfMemory, message)
+    } else if trap.is_some() || is_inside_guest {
+        (HostFailure::Trap, format!("the plugin trapped: {}", reason(error)))
+    } else {
+        (HostFailure::BadOutput, format!("the plugin's result can't be read: {}", reason(error)))
+    };
+    if let Some(words) = store.data().log.take_last_words() {
+        message = format!("{message}; it last printed: {words}");
+    }
+    (failure, text::prose(&message, text_bytes_max))
+}
+
+/// The innermost cause, and the function it happened in.
+fn reason(error: &wasmtime::Error) -> String {
+    let cause = error.root_cause().to_string();
+    let function = error
+        .downcast_ref::<WasmBacktrace>()
+        .and_then(|trace| trace.frames().iter().find_map(|frame| frame.func_name()));
+    match function {
+        Some(function) => format!("{cause}, in {function}"),
+        None => cause,
+    }
+}

@@ -1,0 +1,159 @@
+//! Loading a plugin: read, pin, compile or take from the cache, check what it asks for, grant what
+//! config allows, and run `configure` once, so that what is wrong is said now and not at an event.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component;
+
+use super::bindings::DestinationPre;
+use super::capability::http::HttpClient;
+use super::capability::log::LaneLog;
+use super::capability::secrets::Secrets;
+use super::engine::{Inner, Runtime};
+use super::instance::{CreateError, Instance};
+use super::loaded::{LoadedPlugin, Parts, run_on, settings_message};
+use super::spec::PluginSpec;
+use super::stats::Stats;
+use super::{asks, text};
+use crate::domain::HostFailure;
+
+/// Why a destination's plugin can't be used on this host: one sentence with the fix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("destination \"{destination}\": {problem}")]
+pub struct LoadError {
+    pub destination: String,
+    pub problem: LoadProblem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadProblem {
+    #[error("the component {path} can't be read: {why}; check  component  in the config")]
+    Unreadable { path: String, why: String },
+    #[error(
+        "the component {path} has sha256 {found}, and the config pins {pinned}; \
+         if the new file is meant, pin it"
+    )]
+    Pin { path: String, found: String, pinned: String },
+    #[error("{path} {what}")]
+    NotAComponent { path: String, what: String },
+    #[error("the component {path} does not compile: {why}")]
+    Compile { path: String, why: String },
+    /// What it imports or exports does not fit.
+    #[error("{0}")]
+    Contract(String),
+    /// A grant of the config can't be used: a secret, an origin, a root, a certificate.
+    #[error("{0}")]
+    Grant(String),
+    /// It traps or runs too long before its first event.
+    #[error("the component does not start: {0}")]
+    Start(String),
+    #[error("{0}")]
+    Settings(String),
+}
+
+impl Runtime {
+    /// Loads one destination's plugin. A plugin whose `configure` says "unavailable" is loaded: it
+    /// is asked again at each delivery.
+    pub async fn load(&self, spec: PluginSpec) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let destination = spec.destination.clone();
+        load(self.inner.clone(), spec).await.map_err(|problem| LoadError { destination, problem })
+    }
+}
+
+async fn load(runtime: Arc<Inner>, spec: PluginSpec) -> Result<Arc<LoadedPlugin>, LoadProblem> {
+    let concurrency = spec.concurrency;
+    // Compiling takes seconds for large components: not on a thread that others wait for.
+    let prepared = {
+        let runtime = runtime.clone();
+        runtime.guests.handle().clone().spawn_blocking(move || prepare(&runtime, spec)).await
+    };
+    let parts = Arc::new(prepared.unwrap_or_else(|error| Err(LoadProblem::Start(error.to_string())))?);
+    let first = first_instance(&runtime, parts.clone()).await?;
+    Ok(Arc::new(LoadedPlugin::new(runtime, parts, concurrency, first)))
+}
+
+fn prepare(runtime: &Arc<Inner>, spec: PluginSpec) -> Result<Parts, LoadProblem> {
+    let (component, digest) = compile(runtime, &spec)?;
+    asks::check(&component, &runtime.engine, &spec.destination).map_err(LoadProblem::Contract)?;
+    let pre = runtime
+        .linker
+        .instantiate_pre(&component)
+        .and_then(DestinationPre::new)
+        .map_err(|error| LoadProblem::Contract(asks::mismatch(&error)))?;
+
+    let stats = Arc::new(Stats::default());
+    let secrets =
+        Secrets::read(&spec.destination, &spec.secrets, stats.clone()).map_err(LoadProblem::Grant)?;
+    let http = HttpClient::new(&spec, stats.clone(), runtime.clock.clone()).map_err(LoadProblem::Grant)?;
+    let log = LaneLog::new(
+        spec.destination.clone(),
+        spec.limits.log_line_bytes,
+        spec.limits.log_lines_per_second,
+        runtime.clock.clone(),
+        stats.clone(),
+    );
+    Ok(Parts {
+        destination: spec.destination,
+        digest,
+        settings_json: spec.settings_json,
+        limits: Arc::new(spec.limits),
+        pre,
+        log: Arc::new(log),
+        secrets: Arc::new(secrets),
+        http: Arc::new(http),
+        stats,
+        clock: runtime.clock.clone(),
+    })
+}
+
+fn compile(runtime: &Inner, spec: &PluginSpec) -> Result<(Component, String), LoadProblem> {
+    let path = spec.component.display().to_string();
+    let bytes = std::fs::read(&spec.component)
+        .map_err(|error| LoadProblem::Unreadable { path: path.clone(), why: error.to_string() })?;
+    let digest = hex(&Sha256::digest(&bytes));
+    if let Some(pinned) = &spec.sha256
+        && !pinned.eq_ignore_ascii_case(&digest)
+    {
+        return Err(LoadProblem::Pin { path, found: digest, pinned: pinned.clone() });
+    }
+    if let Some(what) = asks::not_a_component(&bytes) {
+        return Err(LoadProblem::NotAComponent { path, what });
+    }
+    if let Some(component) = runtime.cache.as_ref().and_then(|cache| cache.load(&runtime.engine, &digest)) {
+        return Ok((component, digest));
+    }
+    let component = Component::from_binary(&runtime.engine, &bytes)
+        .map_err(|error| LoadProblem::Compile { path, why: text::prose(&format!("{error:#}"), 2 << 10) })?;
+    if let Some(cache) = &runtime.cache {
+        cache.store(&digest, &component);
+    }
+    Ok((component, digest))
+}
+
+async fn first_instance(runtime: &Inner, parts: Arc<Parts>) -> Result<Option<Instance>, LoadProblem> {
+    let budget = parts.limits.call;
+    let deadline = runtime.clock.since_boot() + budget;
+    let create = Instance::create(parts.clone(), deadline);
+    let created = run_on(runtime.guests.handle(), tokio::time::timeout(budget, create)).await;
+    let too_slow = || {
+        let ms = budget.as_millis();
+        LoadProblem::Start(format!(
+            "it was not configured within limits.call ({ms} ms); raise it if it should take so long"
+        ))
+    };
+    match created {
+        Ok(Ok(Ok(instance))) => Ok(Some(instance)),
+        Ok(Ok(Err(CreateError::Unavailable(_)))) => Ok(None),
+        Ok(Ok(Err(CreateError::Settings(problems)))) => {
+            Err(LoadProblem::Settings(settings_message(&problems, parts.limits.text_bytes)))
+        }
+        Ok(Ok(Err(CreateError::Failed(HostFailure::Deadline, _)))) | Ok(Err(_)) => Err(too_slow()),
+        Ok(Ok(Err(CreateError::Failed(_, message)))) => Err(LoadProblem::Start(message)),
+        Err(fault) => Err(LoadProblem::Start(format!("the host failed while it started: {fault}"))),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
