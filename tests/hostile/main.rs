@@ -1,1 +1,6 @@
-//! The hostile suite.
+//! Components that misbehave, one misdeed a test: the host lives, the outcome says what happened,
+//! and the next event finds a fresh instance.
+
+mod budget;
+mod lane;
+mod limits;

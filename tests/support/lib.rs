@@ -1,3 +1,4 @@
 //! What the suites share: databases of their own, receivers, host processes.
 
 pub mod clock;
+pub mod guests;

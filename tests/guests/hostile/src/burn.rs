@@ -55,8 +55,8 @@ fn grow_table(by: i32) -> i32 {
     let before: i32;
     unsafe {
         core::arch::asm!(
-            ".tabletype hostile_table, externref",
-            "ref.null_extern",
+            ".tabletype hostile_table, funcref",
+            "ref.null_func",
             "local.get {by}",
             "table.grow hostile_table",
             "local.set {before}",
@@ -67,7 +67,7 @@ fn grow_table(by: i32) -> i32 {
     before
 }
 
-core::arch::global_asm!(".tabletype hostile_table, externref", ".globl hostile_table", "hostile_table:",);
+core::arch::global_asm!(".tabletype hostile_table, funcref", ".globl hostile_table", "hostile_table:",);
 
 /// Pollables that are never dropped.
 pub fn handles_leak(count: u64) -> Delivery {

@@ -50,6 +50,7 @@ use std::cell::{Cell, RefCell};
 
 use bindings::exports::outhaul::delivery::deliver::{ConfigureError, Event, Failure, Guest, Receipt};
 use bindings::outhaul::delivery::types::{Disposition, SettingsProblem};
+use bindings::outhaul::secrets::secrets;
 use serde_json::Value;
 
 type Delivery = Result<Receipt, Failure>;
@@ -71,6 +72,9 @@ impl Guest for Hostile {
         })?;
         let misdeed = settings["misdeed"].as_str().unwrap_or_default().to_owned();
         SETTINGS.set(settings);
+        if switched_off() {
+            burn::trap();
+        }
         match misdeed.as_str() {
             "spin-in-configure" => burn::spin(),
             "trap-in-configure" => burn::trap(),
@@ -95,6 +99,12 @@ impl Guest for Hostile {
         }
         misbehave(&call)
     }
+}
+
+/// The secret named by the setting `switch` says `off`: new instances fail until it changes.
+fn switched_off() -> bool {
+    let name = SETTINGS.with_borrow(|settings| settings["switch"].as_str().map(str::to_owned));
+    name.is_some_and(|name| secrets::reveal(&name).is_ok_and(|keys| keys.concat() == b"off"))
 }
 
 fn misbehave(call: &CallContext) -> Delivery {

@@ -1,0 +1,150 @@
+//! One destination with one plugin, and calls of it.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use outhaul::clock::SystemClock;
+use outhaul::domain::{Detail, Event, EventSeq, Fence, HostFailure, Outcome, Timestamp};
+use outhaul::plugin::spec::{HttpGrant, Limits, PluginSpec, SecretGrant, SecretSource};
+use outhaul::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot};
+use outhaul_tests::guests::guest;
+use tokio::sync::{RwLock, RwLockReadGuard};
+
+/// As many as most machines that run the tests have cores, so that two guests can hold them all.
+pub const GUEST_THREADS: usize = 2;
+
+/// Held by every lane, and alone by a test that measures the process.
+pub static PROCESS: LazyLock<RwLock<()>> = LazyLock::new(RwLock::default);
+
+static CACHE: LazyLock<tempfile::TempDir> =
+    LazyLock::new(|| tempfile::tempdir().expect("a folder for the cache"));
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new(settings()).expect("the runtime starts"));
+
+pub fn settings() -> RuntimeSettings {
+    let clock = Arc::new(SystemClock);
+    let mut settings = RuntimeSettings::new(clock);
+    settings.cache_dir = Some(CACHE.path().to_owned());
+    settings.guest_threads = GUEST_THREADS;
+    settings
+}
+
+pub struct Lane {
+    pub plugin: Arc<LoadedPlugin>,
+    _among_others: RwLockReadGuard<'static, ()>,
+}
+
+/// A spec to be changed by the test. Its name is unique, so that its log lines can be told apart.
+pub fn spec(component: &str) -> PluginSpec {
+    PluginSpec {
+        destination: format!("lane-{}", uuid::Uuid::new_v4().simple()),
+        component: guest(component),
+        sha256: None,
+        settings_json: "{}".to_owned(),
+        concurrency: 1,
+        limits: Limits::default(),
+        http: Vec::new(),
+        secrets: Default::default(),
+    }
+}
+
+pub async fn hostile(change: impl FnOnce(&mut PluginSpec)) -> Lane {
+    let mut spec = spec("hostile");
+    change(&mut spec);
+    Lane::load(spec).await
+}
+
+pub async fn load_error(spec: PluginSpec) -> LoadError {
+    match RUNTIME.load(spec).await {
+        Ok(_) => panic!("it loaded"),
+        Err(error) => error,
+    }
+}
+
+impl Lane {
+    pub async fn load(spec: PluginSpec) -> Self {
+        let among_others = PROCESS.read().await;
+        let plugin = RUNTIME.load(spec).await.unwrap_or_else(|error| panic!("{error}"));
+        Self { plugin, _among_others: among_others }
+    }
+
+    pub async fn call(&self, misdeed: &str) -> Outcome {
+        self.plugin.deliver(call(misdeed, &[])).await
+    }
+
+    pub async fn call_with(&self, misdeed: &str, parameters: &[(&str, &str)]) -> Outcome {
+        self.plugin.deliver(call(misdeed, parameters)).await
+    }
+
+    pub fn stats(&self) -> StatsSnapshot {
+        self.plugin.stats()
+    }
+}
+
+/// Parameters travel as the event's headers.
+pub fn call(misdeed: &str, parameters: &[(&str, &str)]) -> Call {
+    let headers = parameters.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    Call {
+        event: Event {
+            seq: EventSeq(1),
+            tenant: String::new(),
+            id: "event-1".to_owned(),
+            topic: format!("hostile.{misdeed}"),
+            key: None,
+            headers,
+            content_type: "application/json".to_owned(),
+            created_at: Timestamp::from_secs(100),
+            expires_at: None,
+            payload_bytes: 2,
+        },
+        dedup_id: "event-1".to_owned(),
+        payload: Bytes::from_static(b"{}"),
+        attempt: 1,
+        is_last_attempt: false,
+        uncertain_before: false,
+        fence: Fence(1),
+        budget: Duration::from_secs(30),
+    }
+}
+
+/// The reference of a success; anything else fails the test.
+pub fn reference(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Delivered(receipt) => receipt.reference.as_deref().unwrap_or(""),
+        other => panic!("not delivered: {other:?}"),
+    }
+}
+
+pub fn host_failure(outcome: &Outcome) -> (HostFailure, &Detail) {
+    match outcome {
+        Outcome::Host(failure, detail) => (*failure, detail),
+        other => panic!("not the host's word: {other:?}"),
+    }
+}
+
+pub fn retry_message(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Retry { detail, .. } => &detail.message,
+        other => panic!("not a retry: {other:?}"),
+    }
+}
+
+pub fn http_grant(origin: &str) -> HttpGrant {
+    HttpGrant {
+        origin: origin.to_owned(),
+        headers: Vec::new(),
+        private: true,
+        roots: None,
+        client_cert: None,
+    }
+}
+
+/// A secret whose keys are files with these contents.
+pub fn secret(folder: &std::path::Path, keys: &[&[u8]], uses: &[&str]) -> SecretGrant {
+    let keys = keys.iter().map(|content| {
+        let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
+        std::fs::write(&path, content).expect("a key file");
+        SecretSource::File(path)
+    });
+    SecretGrant { keys: keys.collect(), uses: uses.iter().map(|usage| usage.to_string()).collect() }
+}
