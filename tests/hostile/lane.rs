@@ -1,5 +1,6 @@
 //! One destination with one plugin, and calls of it.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -139,12 +140,31 @@ pub fn http_grant(origin: &str) -> HttpGrant {
     }
 }
 
-/// A secret whose keys are files with these contents.
-pub fn secret(folder: &std::path::Path, keys: &[&[u8]], uses: &[&str]) -> SecretGrant {
-    let keys = keys.iter().map(|content| {
-        let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
-        std::fs::write(&path, content).expect("a key file");
-        SecretSource::File(path)
-    });
-    SecretGrant { keys: keys.collect(), uses: uses.iter().map(|usage| usage.to_string()).collect() }
+/// A secret kept in a file of the test.
+pub struct SecretFile(PathBuf);
+
+pub fn secret_file(folder: &Path, content: &[u8]) -> SecretFile {
+    let file = SecretFile(folder.join(uuid::Uuid::new_v4().simple().to_string()));
+    file.change(content);
+    file
+}
+
+impl SecretFile {
+    pub fn source(&self) -> SecretSource {
+        SecretSource::File(self.0.clone())
+    }
+
+    /// Replaces the file, as tools that rotate secrets do.
+    pub fn change(&self, content: &[u8]) {
+        let new = self.0.with_extension("new");
+        std::fs::write(&new, content).expect("a key file");
+        std::fs::rename(&new, &self.0).expect("the key file is replaced");
+    }
+}
+
+pub fn secret(keys: &[&SecretFile], uses: &[&str]) -> SecretGrant {
+    SecretGrant {
+        keys: keys.iter().map(|key| key.source()).collect(),
+        uses: uses.iter().map(|usage| usage.to_string()).collect(),
+    }
 }

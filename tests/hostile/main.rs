@@ -2,5 +2,10 @@
 //! and the next event finds a fresh instance.
 
 mod budget;
+mod http;
 mod lane;
 mod limits;
+mod load;
+mod log;
+mod replace;
+mod secrets;

@@ -16,9 +16,11 @@ pub mod spec;
 mod state;
 mod stats;
 mod text;
+mod unloaded;
 
 pub use deliver::{Call, Deliver};
 pub use engine::{Runtime, RuntimeSettings};
 pub use load::{LoadError, LoadProblem};
 pub use loaded::LoadedPlugin;
 pub use stats::StatsSnapshot;
+pub use unloaded::Unloaded;
