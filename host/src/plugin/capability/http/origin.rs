@@ -38,11 +38,11 @@ impl Origin {
             return None;
         }
         let host = normal_host(authority.host())?;
-        let default_port = if is_https { 443 } else { 80 };
-        // An authority such as `host:99999` has a port that is no number.
-        let port = match authority.port() {
-            Some(_) => authority.port_u16()?,
-            None => default_port,
+        let port = match authority.as_str().strip_prefix(authority.host())?.strip_prefix(':') {
+            None if is_https => 443,
+            None => 80,
+            // The library takes a port that is no number for none at all.
+            Some(port) => port.parse().ok()?,
         };
         Some(Self { is_https, host, port })
     }
