@@ -29,11 +29,11 @@ async fn ask_for_ever(ctx: &Context) {
     let mut backoff = Backoff::default();
     let mut all_at = Duration::ZERO;
     loop {
-        // The wake-up is armed before the question. The other way round, an event committed between
-        // the answer and the arming would wait for the poll interval.
+        // The wake-up is armed before the question (by this call, not by the first poll). The other
+        // way round, an event committed between the answer and the arming would wait for the poll
+        // interval.
         let wake = ctx.store.wait_for_wake();
         tokio::pin!(wake);
-        let woken = futures_util::poll!(wake.as_mut()).is_ready();
 
         let now = ctx.clock.since_boot();
         ctx.questions.asked();
@@ -48,11 +48,7 @@ async fn ask_for_ever(ctx: &Context) {
             Err(_) => ctx.questions.ask_after(backoff.next(ctx.clock.jitter()), &*ctx.clock),
         }
         tokio::time::sleep(GAP).await;
-        // A wake-up that was ready before the question was answered by it, and can't be awaited
-        // again: a new one is armed above, at the price of one more question.
-        if !woken {
-            wait(ctx, wake).await;
-        }
+        wait(ctx, wake).await;
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) async fn run(ctx: Arc<Context>, lane: Arc<LaneState>) {
             backoff.reset();
             continue;
         }
-        lane.claim_failed();
+        lane.forget_due();
         let wait = backoff.next(ctx.clock.jitter());
         tokio::select! {
             biased;

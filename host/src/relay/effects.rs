@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::claimer::Flight;
 use super::context::Context;
+use super::lanes::Closed;
 use crate::domain::{LaneEffect, Outcome};
 use crate::store::{LaneChange, ProbeToken, StoreResult};
 
@@ -12,6 +13,19 @@ use crate::store::{LaneChange, ProbeToken, StoreResult};
 /// that was not ended ends with its lease.
 const TRIES: u32 = 4;
 
+/// Closes the lane before the delivery's slot is free, if the outcome may stop it: the next claim
+/// must not slip through in between.
+pub(super) fn close_lane(flight: &Flight, effect: LaneEffect) -> Option<Closed> {
+    let counts = flight.spec.settings.stop_after_rejections > 0;
+    let may_stop = match effect {
+        LaneEffect::Pause { .. } | LaneEffect::Stop | LaneEffect::StopHere => true,
+        LaneEffect::Rejected | LaneEffect::Succeeded => counts,
+        LaneEffect::Answered | LaneEffect::Unknown => false,
+    };
+    may_stop.then(|| flight.lane.close())
+}
+
+/// Carries the outcome's meaning to the lane, for all hosts where it is meant for all.
 pub(super) async fn tell_lane(ctx: &Context, flight: &Flight, outcome: &Outcome, effect: LaneEffect) {
     match effect {
         LaneEffect::Answered | LaneEffect::Succeeded | LaneEffect::Unknown | LaneEffect::Rejected => {}
@@ -90,11 +104,10 @@ pub(super) async fn drop_probe(ctx: &Context, flight: &Flight, probe: ProbeToken
 /// Writes a change of the lane's state for all hosts. Returns whether this call made it.
 async fn change(ctx: &Context, flight: &Flight, change: LaneChange) -> bool {
     let (id, epoch) = (flight.lane.id, flight.claimed.lane_epoch);
-    flight.lane.begin_change();
     let changed = insist(ctx, || ctx.ask("change_lane", ctx.store.change_lane(id, epoch, change.clone())));
     let changed = changed.await.unwrap_or(false);
-    flight.lane.end_change();
     // Nothing is claimed until the database says how the lane is now.
+    flight.lane.forget_due();
     ctx.questions.ask_now();
     changed
 }

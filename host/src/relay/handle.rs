@@ -116,7 +116,7 @@ impl RelayHandle {
             is_draining: self.ctx.stop_claiming.is_cancelled(),
             config_is_superseded: self.ctx.config_is_superseded.load(Relaxed),
             in_flight: self.ctx.flights.count(),
-            store_problems: self.ctx.health.problems(),
+            store_problems: self.ctx.health.problems(self.ctx.clock.since_boot()),
             lanes: lanes.collect(),
         }
     }
@@ -127,6 +127,13 @@ impl RelayHandle {
         self.stop_claiming();
         self.finish_running(self.ctx.settings.drain).await;
         self.leave_the_rest().await
+    }
+
+    /// Ends at once, as a crash would, and returns when nothing of it runs any more.
+    pub async fn end(self) {
+        self.ctx.end.cancel();
+        self.ctx.tasks.close();
+        self.ctx.tasks.wait().await;
     }
 
     /// Step one. Claims on their way end; what they bring, and what had not started, is released

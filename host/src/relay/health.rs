@@ -14,8 +14,12 @@ pub(super) struct Health {
     failing: Mutex<BTreeMap<&'static str, Failing>>,
 }
 
+/// A failure older than this says nothing of now: the operation was just not needed since.
+const RECENT: Duration = Duration::from_secs(15);
+
 struct Failing {
     since: Duration,
+    latest: Duration,
     error: String,
 }
 
@@ -31,9 +35,9 @@ impl Health {
     pub fn failed(&self, operation: &'static str, error: &StoreError, now: Duration) {
         let mut failing = self.lock();
         match failing.get_mut(operation) {
-            Some(known) => known.error = error.to_string(),
+            Some(known) => (known.latest, known.error) = (now, error.to_string()),
             None => {
-                failing.insert(operation, Failing { since: now, error: error.to_string() });
+                failing.insert(operation, Failing { since: now, latest: now, error: error.to_string() });
                 drop(failing);
                 tracing::warn!(
                     operation,
@@ -44,9 +48,11 @@ impl Health {
         }
     }
 
-    /// The failing operations with their latest errors.
-    pub fn problems(&self) -> Vec<String> {
-        self.lock().iter().map(|(operation, failing)| format!("{operation}: {}", failing.error)).collect()
+    /// The operations that fail at `now`, with their latest errors.
+    pub fn problems(&self, now: Duration) -> Vec<String> {
+        let failing = self.lock();
+        let recent = failing.iter().filter(|(_, failing)| failing.latest + RECENT > now);
+        recent.map(|(operation, failing)| format!("{operation}: {}", failing.error)).collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Failing>> {

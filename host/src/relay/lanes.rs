@@ -62,6 +62,9 @@ pub(super) enum Plan {
 /// Room for one delivery in flight.
 pub(super) struct Slot(Arc<LaneState>);
 
+/// Keeps a lane from claiming.
+pub(super) struct Closed(Arc<LaneState>);
+
 /// Counts a delivery that ended here until the database knows.
 pub(super) struct Reporting(Arc<LaneState>);
 
@@ -182,11 +185,6 @@ impl LaneState {
         !inner.has_due && std::mem::take(&mut inner.was_left_out)
     }
 
-    /// A claim failed: what is due is for the next question to say.
-    pub fn claim_failed(&self) {
-        self.inner().has_due = false;
-    }
-
     /// A delivery of a key ended, so the next one of that key may be due.
     pub fn key_moved(&self) {
         let mut inner = self.inner();
@@ -196,16 +194,15 @@ impl LaneState {
         self.changed.notify_one();
     }
 
-    /// Nothing is claimed while a change of the lane's state is on its way.
-    pub fn begin_change(&self) {
-        let mut inner = self.inner();
-        inner.changing += 1;
-        inner.has_due = false;
+    /// Nothing is claimed while this lives: the lane's state is being changed, or may be.
+    pub fn close(self: &Arc<Self>) -> Closed {
+        self.inner().changing += 1;
+        Closed(self.clone())
     }
 
-    pub fn end_change(&self) {
-        self.inner().changing -= 1;
-        self.changed.notify_one();
+    /// What is due is for the next question to say.
+    pub fn forget_due(&self) {
+        self.inner().has_due = false;
     }
 
     /// Stops the lane on this host only, until a resume or a reload.
@@ -238,6 +235,13 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.inner().in_flight -= 1;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.inner().changing -= 1;
         self.0.changed.notify_one();
     }
 }

@@ -15,6 +15,7 @@ use super::claimer::Flight;
 use super::context::Context;
 use super::effects;
 use super::flights::Phase;
+use super::lanes::Slot;
 use super::metrics::{by, by_outcome, by_reason};
 use crate::domain::{AttemptFacts, Detail, HostFailure, Outcome, Policy, Timestamp, Verdict, Write, decide};
 use crate::store::{Acknowledgement, AttemptRecord, Order};
@@ -48,16 +49,17 @@ pub(super) async fn run(ctx: Arc<Context>, flight: Flight, cargo: Cargo) {
 async fn attempt(ctx: &Context, mut flight: Flight, cargo: Cargo) {
     let Some(cargo) = load(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
     let Some(ended) = run_plugin(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
-    // The slot is free for the next claim; the report goes on beside it.
-    let _reporting = flight.slot.take().map(super::lanes::Slot::report);
-    flight.held.hold.enter(Phase::Reporting);
     let verdict = judge(ctx, &flight, &ended);
+    let closed = effects::close_lane(&flight, verdict.lane);
+    // The slot is free for the next claim; the report goes on beside it.
+    let _reporting = flight.slot.take().map(Slot::report);
+    flight.held.hold.enter(Phase::Reporting);
     let acknowledgement = describe(ctx, &flight, &ended, verdict.write.clone());
     // Both at once: the lane must not wait for a slow acknowledgement, nor the other way round.
-    let (settlement, ()) = tokio::join!(
-        acknowledge(ctx, &flight.held.hold, acknowledgement),
-        effects::tell_lane(ctx, &flight, &ended.outcome, verdict.lane),
-    );
+    let (settlement, ()) = tokio::join!(acknowledge(ctx, &flight.held.hold, acknowledgement), async {
+        effects::tell_lane(ctx, &flight, &ended.outcome, verdict.lane).await;
+        drop(closed);
+    },);
     settle(ctx, &flight, &ended, &verdict, settlement);
     let was_suspect = flight.suspect.is_some();
     drop(flight);
