@@ -8,3 +8,4 @@ mod fencing;
 mod harness;
 mod memory;
 mod scene;
+mod sqlite;

@@ -7,6 +7,7 @@
 
 pub mod memory;
 mod operate;
+pub mod sqlite;
 mod types;
 
 use std::sync::Arc;

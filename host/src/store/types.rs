@@ -51,19 +51,13 @@ pub enum OnDead {
 }
 
 impl Order {
-    /// How the databases keep it: what a dead head does must be known where a delivery ends.
-    pub fn code(self) -> i16 {
+    /// The word the databases keep: what a dead head does must be known where a delivery ends.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::None => 0,
-            Self::Key(OnDead::Block) => 1,
-            Self::Key(OnDead::Skip) => 2,
+            Self::None => "none",
+            Self::Key(OnDead::Block) => "key-block",
+            Self::Key(OnDead::Skip) => "key-skip",
         }
-    }
-
-    pub fn from_code(code: i16) -> Option<Self> {
-        [Self::None, Self::Key(OnDead::Block), Self::Key(OnDead::Skip)]
-            .into_iter()
-            .find(|order| order.code() == code)
     }
 }
 

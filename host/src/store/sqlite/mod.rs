@@ -1,0 +1,288 @@
+//! Deliveries in an SQLite file that any number of processes share: WAL, one writer connection a
+//! process, a few readers. Every write takes the write lock first (`BEGIN IMMEDIATE`): a read
+//! transaction that upgrades fails with "database is locked" whatever the timeout.
+//!
+//! `synchronous = FULL`: a commit is on the disk when it returns, so an acknowledgement that was
+//! reported survives a power loss. The claim's fence must too, or it would be given twice.
+
+mod acts;
+mod claim;
+mod errors;
+mod lanes;
+mod lists;
+mod operate;
+mod register;
+mod rows;
+mod schema;
+mod settle;
+mod statements;
+mod sweep;
+mod wake;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Row, Sqlite, Transaction, query};
+use tokio::sync::watch;
+
+use super::*;
+use errors::{Failure, Work, explain, result_code};
+use statements::Statements;
+use sweep::Cursors;
+
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// `sqlite:path` or `sqlite://path`.
+    pub url: String,
+    /// Of one statement, and of the wait for the write lock.
+    pub timeout: Duration,
+    /// Connections that only read.
+    pub readers: u32,
+    /// An SQL expression in place of the clock, for tests that say what time it is.
+    pub now_sql: Option<String>,
+}
+
+impl SqliteOptions {
+    pub fn new(url: &str) -> Self {
+        Self { url: url.to_owned(), timeout: Duration::from_secs(5), readers: 3, now_sql: None }
+    }
+}
+
+pub struct SqliteStore {
+    path: String,
+    writer: SqlitePool,
+    readers: SqlitePool,
+    sql: Statements,
+    timeout: Duration,
+    commits: watch::Sender<u64>,
+    seen_version: AtomicI64,
+    cursors: Mutex<Cursors>,
+}
+
+impl SqliteStore {
+    /// Opens the file, creating it if it is missing. The tables come with [`Schema::migrate`].
+    pub async fn connect(options: &SqliteOptions) -> StoreResult<Self> {
+        let path = file_of(&options.url)?;
+        let file = SqliteConnectOptions::from_str("sqlite::memory:")
+            .map_err(|error| StoreError::Fault(error.to_string()))?
+            .in_memory(false)
+            .shared_cache(false)
+            .filename(&path)
+            .create_if_missing(true)
+            .busy_timeout(options.timeout)
+            .statement_cache_capacity(256)
+            .disable_statement_logging();
+        let writing = file.clone().journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+        let writer = open(&path, pool(1, options.timeout), writing, options.timeout).await?;
+        let reading = file.pragma("query_only", "on");
+        let readers =
+            open(&path, pool(options.readers.max(1), options.timeout), reading, options.timeout).await?;
+        let store = Self {
+            path,
+            writer,
+            readers,
+            sql: Statements::load(options.now_sql.as_deref()),
+            timeout: options.timeout,
+            commits: watch::Sender::new(0),
+            seen_version: AtomicI64::new(0),
+            cursors: Mutex::default(),
+        };
+        store.remember_version().await?;
+        Ok(store)
+    }
+
+    /// Every statement by name, for tests that prepare them and read their plans.
+    pub fn statements(&self) -> Vec<(&'static str, String)> {
+        self.sql.all().into_iter().map(|(name, sql)| (name, sql.as_str().to_owned())).collect()
+    }
+
+    async fn begin(&self) -> Work<Transaction<'static, Sqlite>> {
+        Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
+    }
+
+    /// Runs one call against the clock of `outbox.timeout`. The wait for the write lock has that
+    /// long on its own, so the whole has twice as much.
+    async fn limited<T>(&self, work: impl Future<Output = Work<T>>) -> StoreResult<T> {
+        let limit = self.timeout * 2;
+        match tokio::time::timeout(limit, work).await {
+            Ok(answer) => answer.map_err(|failure| explain(&self.path, failure)),
+            Err(_) => Err(StoreError::Unavailable(format!(
+                "SQLite file {:?}: no answer within {limit:?}, twice outbox.timeout",
+                self.path
+            ))),
+        }
+    }
+
+    fn announce(&self) {
+        self.commits.send_modify(|count| *count += 1);
+    }
+}
+
+fn pool(connections: u32, timeout: Duration) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(timeout * 2)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+}
+
+/// Two processes that create one file at the same moment both switch it to WAL, which does not wait
+/// for the other by itself.
+async fn open(
+    path: &str,
+    pool: SqlitePoolOptions,
+    options: SqliteConnectOptions,
+    timeout: Duration,
+) -> StoreResult<SqlitePool> {
+    let deadline = tokio::time::Instant::now() + timeout;
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            Ok(pool) => return Ok(pool),
+            Err(error) if result_code(&error) == Some(5) && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => return Err(explain(path, Failure::Sql(error))),
+        }
+    }
+}
+
+/// The file of a `sqlite:` address.
+fn file_of(url: &str) -> StoreResult<String> {
+    let refused = |why: &str| {
+        Err(StoreError::Refused(format!("outbox.url {url:?}: {why}; write  url = \"sqlite:outhaul.db\"")))
+    };
+    let Some(rest) = url.strip_prefix("sqlite:") else {
+        return refused("it does not begin with sqlite:");
+    };
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if path.is_empty() {
+        return refused("it names no file");
+    }
+    if path == ":memory:" || path.contains("mode=memory") {
+        return refused("a database in memory can't be shared with the application that inserts events");
+    }
+    if path.contains('?') {
+        return refused("options after ? are not taken, the host sets what it needs");
+    }
+    Ok(path.to_owned())
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn server_version(&self) -> StoreResult<String> {
+        self.limited(async {
+            let row = query("SELECT sqlite_version()").fetch_one(&self.readers).await?;
+            Ok(format!("SQLite {}", row.try_get::<String, _>(0)?))
+        })
+        .await
+    }
+
+    async fn now(&self) -> StoreResult<Timestamp> {
+        self.limited(async {
+            let row = query(self.sql.now.clone()).fetch_one(&self.readers).await?;
+            Ok(rows::time(&row, "now")?)
+        })
+        .await
+    }
+
+    async fn register(&self, host: &HostRegistration) -> StoreResult<Registered> {
+        let registered = self.limited(self.register_host(host)).await;
+        self.announce();
+        registered
+    }
+
+    async fn heartbeat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding> {
+        self.limited(self.beat(host_id, problems)).await
+    }
+
+    async fn lanes(&self, destinations: &[DestinationId]) -> StoreResult<Vec<LaneView>> {
+        self.limited(self.lane_views(destinations)).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> StoreResult<Claims> {
+        self.limited(self.take(request)).await
+    }
+
+    async fn payloads(&self, events: &[EventSeq]) -> StoreResult<Vec<(EventSeq, Bytes)>> {
+        self.limited(self.read_payloads(events)).await
+    }
+
+    async fn renew(&self, claims: &[ClaimRef], lease: Duration) -> StoreResult<Vec<Settled>> {
+        self.limited(self.extend(claims, lease)).await
+    }
+
+    async fn acknowledge(&self, results: &[Acknowledgement]) -> StoreResult<Vec<Settled>> {
+        self.limited(self.settle(results)).await
+    }
+
+    async fn release(&self, claims: &[ClaimRef]) -> StoreResult<Vec<Settled>> {
+        self.limited(self.give_back(claims)).await
+    }
+
+    async fn take_probe(
+        &self,
+        destination: DestinationId,
+        lease: Duration,
+    ) -> StoreResult<Option<ProbeToken>> {
+        self.limited(self.probe(destination, lease)).await
+    }
+
+    async fn change_lane(
+        &self,
+        destination: DestinationId,
+        epoch: i64,
+        change: LaneChange,
+    ) -> StoreResult<bool> {
+        self.limited(self.move_lane(destination, epoch, change)).await
+    }
+
+    async fn count_rejection(&self, destination: DestinationId, event: Option<EventSeq>) -> StoreResult<u32> {
+        self.limited(self.reject(destination, event)).await
+    }
+
+    async fn sweep(&self, destinations: &[DestinationId], limit: u32) -> StoreResult<Swept> {
+        self.limited(self.sweep_once(destinations, limit)).await
+    }
+
+    // Written out, because an `async fn` would subscribe only when it is first polled.
+    fn wait_for_wake<'life0, 'async_trait>(
+        &'life0 self,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        let commits = self.commits.subscribe();
+        Box::pin(self.woken(commits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_file_and_nothing_that_cannot_be_shared() {
+        for (url, path) in [
+            ("sqlite:outhaul.db", "outhaul.db"),
+            ("sqlite://data/outhaul.db", "data/outhaul.db"),
+            ("sqlite:///srv/outhaul.db", "/srv/outhaul.db"),
+        ] {
+            assert_eq!(file_of(url).expect("an address"), path);
+        }
+        for url in ["sqlite::memory:", "sqlite://:memory:", "sqlite:", "x.db", "sqlite:a.db?mode=ro"] {
+            let refusal = file_of(url).expect_err(url).to_string();
+            assert!(refusal.contains("sqlite:outhaul.db"), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+-- The routes of the generation before.
+DELETE FROM outbox_route

@@ -1,0 +1,270 @@
+-- Outhaul's tables on SQLite. Times are integer UTC microseconds.
+--
+-- Producers insert through their own SQLite library, which may be years old: whatever runs inside
+-- their INSERT (checks, defaults, triggers) uses functions of SQLite 3.38 only. Text compares
+-- bytewise, because BINARY is SQLite's own collation.
+
+CREATE TABLE outbox_event (
+    -- AUTOINCREMENT: a purged event's number is never given again.
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant_id     TEXT NOT NULL DEFAULT ''
+        CONSTRAINT outbox_event_tenant_id_is_text_of_at_most_255_bytes CHECK (
+            typeof(tenant_id) = 'text' AND length(CAST(tenant_id AS BLOB)) <= 255
+            AND instr(tenant_id, char(0)) = 0),
+    event_id      TEXT NOT NULL
+        CONSTRAINT outbox_event_event_id_is_text_of_1_to_255_bytes CHECK (
+            typeof(event_id) = 'text' AND length(CAST(event_id AS BLOB)) BETWEEN 1 AND 255
+            AND instr(event_id, char(0)) = 0),
+    topic         TEXT NOT NULL
+        CONSTRAINT outbox_event_topic_is_text_of_1_to_255_bytes CHECK (
+            typeof(topic) = 'text' AND length(CAST(topic AS BLOB)) BETWEEN 1 AND 255
+            AND instr(topic, char(0)) = 0)
+        CONSTRAINT outbox_event_topic_has_no_white_space CHECK (
+            topic NOT GLOB '*[' || char(9, 10, 11, 12, 13, 32, 133, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288) || ']*'),
+    -- Text is taken for its bytes.
+    payload       BLOB NOT NULL
+        CONSTRAINT outbox_event_payload_is_bytes_or_text CHECK (typeof(payload) IN ('blob', 'text')),
+    partition_key TEXT
+        CONSTRAINT outbox_event_partition_key_is_text_of_1_to_255_bytes CHECK (
+            partition_key IS NULL
+            OR (typeof(partition_key) = 'text' AND length(CAST(partition_key AS BLOB)) BETWEEN 1 AND 255
+                AND instr(partition_key, char(0)) = 0)),
+    headers       TEXT
+        CONSTRAINT outbox_event_headers_is_a_json_object_of_strings CHECK (
+            headers IS NULL OR (typeof(headers) = 'text' AND json_valid(headers) AND json_type(headers) = 'object')),
+    content_type  TEXT NOT NULL DEFAULT 'application/json'
+        CONSTRAINT outbox_event_content_type_is_text_of_1_to_255_bytes CHECK (
+            typeof(content_type) = 'text' AND length(CAST(content_type AS BLOB)) BETWEEN 1 AND 255),
+    available_at  INTEGER
+        CONSTRAINT outbox_event_available_at_is_integer_microseconds CHECK (
+            typeof(available_at) IN ('integer', 'null')),
+    expires_at    INTEGER
+        CONSTRAINT outbox_event_expires_at_is_integer_microseconds CHECK (
+            typeof(expires_at) IN ('integer', 'null')),
+    created_at    INTEGER NOT NULL
+        DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
+        CONSTRAINT outbox_event_created_at_is_integer_microseconds CHECK (typeof(created_at) = 'integer'),
+    -- In this order, so that an event is found by its ID alone too.
+    CONSTRAINT outbox_event_identity UNIQUE (event_id, tenant_id)
+);
+
+CREATE TABLE outbox_destination (
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    name             TEXT NOT NULL UNIQUE,
+    state            TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'stopped', 'removed')),
+    -- Grows with each change of state, so that an answer to an earlier claim moves nothing.
+    epoch            INTEGER NOT NULL DEFAULT 1,
+    pauses           INTEGER NOT NULL DEFAULT 0,
+    -- Null on a paused lane: an operator paused it.
+    paused_until     INTEGER,
+    reason           TEXT,
+    config_digest    TEXT NOT NULL DEFAULT '',
+    ordering         TEXT NOT NULL DEFAULT 'none' CHECK (ordering IN ('none', 'key-block', 'key-skip')),
+    probe_token      BLOB,
+    probe_until      INTEGER,
+    last_success_at  INTEGER,
+    -- The latest of its deliveries' deferrals: a success is written down only after one.
+    last_deferred_at INTEGER
+);
+
+-- Events that no route matches have their delivery here until one does.
+INSERT INTO outbox_destination (id, name) VALUES (0, '(unrouted)');
+
+-- Narrow, without the payload. Status: 0 pending, 1 delivered, 2 dead, 3 cancelled, 4 unrouted.
+CREATE TABLE outbox_delivery (
+    destination_id   INTEGER NOT NULL,
+    event_seq        INTEGER NOT NULL,
+    status           INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4),
+    -- Behind the head of its key, and so out of the due indexes.
+    parked           INTEGER NOT NULL DEFAULT 0 CHECK (parked IN (0, 1)),
+    uncertain        INTEGER NOT NULL DEFAULT 0,
+    attempts         INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    deferrals        INTEGER NOT NULL DEFAULT 0,
+    lost             INTEGER NOT NULL DEFAULT 0,
+    fence            INTEGER NOT NULL DEFAULT 0,
+    -- A live lease moves it to lease_until; otherwise it is never later than expires_at.
+    due_at           INTEGER,
+    lease_until      INTEGER,
+    claim_token      BLOB,
+    claimed_at       INTEGER,
+    first_claimed_at INTEGER,
+    last_deferred_at INTEGER,
+    finished_at      INTEGER,
+    -- Copied from the event; null once an operator ignored it.
+    expires_at       INTEGER,
+    tenant_id        TEXT NOT NULL,
+    partition_key    TEXT,
+    claimed_by       TEXT,
+    disposition      TEXT,
+    reference        TEXT,
+    last_error       TEXT,
+    PRIMARY KEY (destination_id, event_seq)
+) WITHOUT ROWID;
+
+-- What a claim walks. A claim sets due_at to the lease's end, so leased rows leave the head. A row
+-- that is due and still has its token is a claim that expired: its loss counts already.
+CREATE INDEX outbox_delivery_due ON outbox_delivery (destination_id, due_at, event_seq)
+    WHERE status = 0 AND parked = 0 AND lost + (claim_token IS NOT NULL) < 2;
+-- Deliveries that may have killed the process twice.
+CREATE INDEX outbox_delivery_due_suspect ON outbox_delivery (destination_id, due_at, event_seq)
+    WHERE status = 0 AND parked = 0 AND lost + (claim_token IS NOT NULL) >= 2;
+-- The order of a key: its unfinished deliveries, its dead ones, its leases, and who is parked.
+CREATE INDEX outbox_delivery_key ON outbox_delivery (destination_id, tenant_id, partition_key, event_seq)
+    WHERE status = 0 AND partition_key IS NOT NULL;
+CREATE INDEX outbox_delivery_key_dead ON outbox_delivery (destination_id, tenant_id, partition_key, event_seq)
+    WHERE status = 2 AND partition_key IS NOT NULL;
+CREATE INDEX outbox_delivery_key_leased ON outbox_delivery (destination_id, tenant_id, partition_key, lease_until)
+    WHERE lease_until IS NOT NULL AND partition_key IS NOT NULL;
+CREATE INDEX outbox_delivery_parked ON outbox_delivery (destination_id, tenant_id, partition_key, event_seq)
+    WHERE parked = 1;
+CREATE INDEX outbox_delivery_expiry ON outbox_delivery (destination_id, expires_at)
+    WHERE status = 0 AND expires_at IS NOT NULL;
+CREATE INDEX outbox_delivery_dead ON outbox_delivery (destination_id, event_seq) WHERE status = 2;
+CREATE INDEX outbox_delivery_leased ON outbox_delivery (destination_id, lease_until)
+    WHERE status = 0 AND lease_until IS NOT NULL;
+
+CREATE TABLE outbox_route (
+    pattern        TEXT NOT NULL,
+    destination_id INTEGER NOT NULL REFERENCES outbox_destination (id),
+    generation     INTEGER NOT NULL,
+    PRIMARY KEY (destination_id, pattern)
+) WITHOUT ROWID;
+
+-- Each configuration that was taken as the routes of all hosts; the highest is current.
+CREATE TABLE outbox_generation (
+    generation    INTEGER PRIMARY KEY,
+    config_digest TEXT NOT NULL,
+    host_id       TEXT NOT NULL,
+    taken_at      INTEGER NOT NULL
+);
+
+CREATE TABLE outbox_attempt (
+    event_seq        INTEGER NOT NULL,
+    destination_id   INTEGER NOT NULL,
+    fence            INTEGER NOT NULL,
+    attempt          INTEGER NOT NULL,
+    host             TEXT NOT NULL,
+    started_at       INTEGER,
+    ended_at         INTEGER,
+    outcome          TEXT NOT NULL,
+    code             TEXT,
+    message          TEXT,
+    uncertain        INTEGER NOT NULL,
+    component_digest TEXT,
+    PRIMARY KEY (event_seq, destination_id, fence)
+) WITHOUT ROWID;
+
+CREATE TABLE outbox_action (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    at     INTEGER NOT NULL,
+    who    TEXT NOT NULL,
+    action TEXT NOT NULL,
+    target TEXT NOT NULL,
+    count  INTEGER NOT NULL
+);
+
+CREATE TABLE outbox_host (
+    host_id        TEXT PRIMARY KEY,
+    version        TEXT NOT NULL,
+    config_digest  TEXT NOT NULL,
+    schema_version INTEGER NOT NULL,
+    last_seen      INTEGER NOT NULL,
+    problems       TEXT NOT NULL DEFAULT '[]'
+) WITHOUT ROWID;
+
+-- Distinct events that a lane rejected since the last that it did not.
+CREATE TABLE outbox_rejection (
+    destination_id INTEGER NOT NULL,
+    event_seq      INTEGER NOT NULL,
+    PRIMARY KEY (destination_id, event_seq)
+) WITHOUT ROWID;
+
+-- IDs that an INSERT met a second time. OR IGNORE leaves its row here; OR REPLACE is caught by it,
+-- because REPLACE deletes the first event without firing the guard of DELETE.
+CREATE TABLE outbox_duplicate (
+    event_id  TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    PRIMARY KEY (event_id, tenant_id)
+) WITHOUT ROWID;
+
+CREATE TRIGGER outbox_note_duplicate BEFORE INSERT ON outbox_event
+BEGIN
+    SELECT RAISE(ABORT, 'outbox_event: every value in headers must be a string')
+    WHERE NEW.headers IS NOT NULL
+      AND json_valid(NEW.headers)
+      AND EXISTS (SELECT 1 FROM json_each(NEW.headers) WHERE type <> 'text');
+
+    SELECT RAISE(ABORT, 'outbox_event: this seq is taken; leave seq out')
+    WHERE EXISTS (SELECT 1 FROM outbox_event WHERE seq = NEW.seq);
+
+    INSERT INTO outbox_duplicate (event_id, tenant_id)
+    SELECT event_id, tenant_id
+    FROM outbox_event
+    WHERE event_id = NEW.event_id
+      AND tenant_id = NEW.tenant_id
+      AND NOT EXISTS (
+          SELECT 1 FROM outbox_duplicate d WHERE d.event_id = NEW.event_id AND d.tenant_id = NEW.tenant_id);
+END;
+
+CREATE TRIGGER outbox_route_inserted AFTER INSERT ON outbox_event
+BEGIN
+    SELECT RAISE(ABORT, 'outbox_event: an event is never changed once it is written; INSERT OR REPLACE is refused, use INSERT or INSERT OR IGNORE')
+    WHERE EXISTS (
+        SELECT 1 FROM outbox_duplicate d WHERE d.event_id = NEW.event_id AND d.tenant_id = NEW.tenant_id);
+
+    -- Bytewise: % and _ are ordinary characters, and prefix.* reaches any depth.
+    INSERT INTO outbox_delivery (destination_id, event_seq, status, due_at, expires_at, tenant_id, partition_key)
+    SELECT DISTINCT
+        r.destination_id,
+        NEW.seq,
+        0,
+        min(max(NEW.created_at, coalesce(NEW.available_at, NEW.created_at)),
+            coalesce(NEW.expires_at, 9223372036854775807)),
+        NEW.expires_at,
+        NEW.tenant_id,
+        NEW.partition_key
+    FROM outbox_route r
+    WHERE r.pattern = '*'
+       OR r.pattern = NEW.topic
+       OR (substr(r.pattern, -2) = '.*'
+           AND substr(NEW.topic, 1, length(r.pattern) - 1) = substr(r.pattern, 1, length(r.pattern) - 1));
+
+    INSERT INTO outbox_delivery (destination_id, event_seq, status, expires_at, tenant_id, partition_key)
+    SELECT 0, NEW.seq, 4, NEW.expires_at, NEW.tenant_id, NEW.partition_key
+    WHERE NOT EXISTS (
+        SELECT 1
+        FROM outbox_delivery
+        WHERE destination_id IN (SELECT id FROM outbox_destination) AND event_seq = NEW.seq);
+END;
+
+CREATE TRIGGER outbox_refuse_update BEFORE UPDATE ON outbox_event
+BEGIN
+    SELECT RAISE(ABORT, 'outbox_event: UPDATE is refused, an event is never changed once it is written; insert a new event');
+END;
+
+CREATE TRIGGER outbox_refuse_early_delete BEFORE DELETE ON outbox_event
+BEGIN
+    SELECT RAISE(ABORT, 'outbox_event: DELETE is refused, the event has not been routed yet; a running host routes it')
+    WHERE NOT EXISTS (
+        SELECT 1
+        FROM outbox_delivery
+        WHERE destination_id IN (SELECT id FROM outbox_destination) AND event_seq = OLD.seq);
+
+    SELECT RAISE(ABORT, 'outbox_event: DELETE is refused, the event has an unfinished delivery; deliver, cancel or discard it first')
+    WHERE EXISTS (
+        SELECT 1
+        FROM outbox_delivery
+        WHERE destination_id IN (SELECT id FROM outbox_destination)
+          AND event_seq = OLD.seq
+          AND (status NOT IN (1, 3)
+               OR lease_until > CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000));
+END;
+
+-- What hangs on a deleted event goes with it.
+CREATE TRIGGER outbox_forget_deleted AFTER DELETE ON outbox_event
+BEGIN
+    DELETE FROM outbox_delivery
+    WHERE destination_id IN (SELECT id FROM outbox_destination) AND event_seq = OLD.seq;
+    DELETE FROM outbox_attempt WHERE event_seq = OLD.seq;
+    DELETE FROM outbox_duplicate WHERE event_id = OLD.event_id AND tenant_id = OLD.tenant_id;
+END;
