@@ -1,0 +1,10 @@
+//! The plugins that come with Outhaul, in the real runtime and against real servers on this machine.
+
+mod answers;
+mod failures;
+mod harness;
+mod log;
+mod receiver;
+mod requests;
+mod settings;
+mod signatures;
