@@ -9,3 +9,4 @@ mod load;
 mod log;
 mod replace;
 mod secrets;
+mod tls;

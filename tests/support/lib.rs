@@ -3,3 +3,4 @@
 pub mod clock;
 pub mod guests;
 pub mod http;
+pub mod tls;

@@ -7,7 +7,6 @@ mod body;
 mod dial;
 mod origin;
 mod pool;
-
 mod send;
 mod tls;
 
@@ -65,7 +64,13 @@ impl HttpClient {
         }
         let limits = spec.limits.http.clone();
         let resolver = Arc::new(SystemResolver);
-        let dialer = Dialer { resolver, tls_timeout: limits.tls, stats: stats.clone() };
+        let dialer = Dialer {
+            resolver,
+            connect_timeout: limits.connect,
+            tls_timeout: limits.tls,
+            clock: clock.clone(),
+            stats: stats.clone(),
+        };
         let pool = Arc::new(ConnectionPool::new(limits.clone(), dialer, clock.clone()));
         let destination = spec.destination.clone();
         Ok(Self { destination, limits, grants, pool, stats, clock, denied: Mutex::default() })

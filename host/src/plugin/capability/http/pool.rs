@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::Grant;
@@ -66,12 +67,8 @@ impl ConnectionPool {
     }
 
     /// An idle connection to the origin, or a new one; waits while the destination has as many as
-    /// it may.
-    pub async fn checkout(
-        self: &Arc<Self>,
-        grant: &Grant,
-        connect_timeout: Duration,
-    ) -> Result<Checkout, Error> {
+    /// it may. Ends by `ends_at` (since boot).
+    pub async fn checkout(self: &Arc<Self>, grant: &Grant, ends_at: Duration) -> Result<Checkout, Error> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -80,11 +77,14 @@ impl ConnectionPool {
             match self.place(&grant.origin) {
                 Some(Place::Idle(connected)) => return Ok(self.lend(grant, connected, true)),
                 Some(Place::New(open)) => {
-                    let transport = self.dialer.dial(grant, connect_timeout).await?;
+                    let transport = self.dialer.dial(grant, ends_at).await?;
                     let connected = self.handshake(transport, open).await?;
                     return Ok(self.lend(grant, connected, false));
                 }
-                None => changed.await,
+                None => {
+                    let left = ends_at.saturating_sub(self.clock.since_boot());
+                    timeout(left, changed).await.map_err(|_| Error::ConnectionLimitReached)?;
+                }
             }
         }
     }
@@ -182,7 +182,7 @@ impl Checkout {
         // The connection's own task has yet to see the end of the body.
         tokio::spawn(async move {
             let mut checkout = self;
-            let ready = tokio::time::timeout(READY_TIMEOUT, checkout.connected.sender.ready()).await;
+            let ready = timeout(READY_TIMEOUT, checkout.connected.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
                 checkout.make_idle();
             }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{DrainOnDrop, ResponseBody};
-use super::dial::tls_error;
+use super::dial::certificate_refused;
 use super::pool::Checkout;
 use super::{Grant, HttpClient};
 
@@ -51,13 +51,14 @@ impl HttpClient {
         options: RequestOptions,
         ends_at: Duration,
     ) -> Result<(Response<Incoming>, Checkout), Error> {
-        let connect = at_most(options.connect_timeout, self.limits.connect);
-        let first_byte = at_most(options.first_byte_timeout, self.limits.first_byte);
+        let limits = &self.limits;
+        let first_byte = at_most(options.first_byte_timeout, limits.first_byte);
+        // What the guest asks for covers every step before the request leaves, the wait for a
+        // connection included: otherwise it would take that wait for a lost answer.
+        let connect = at_most(options.connect_timeout, limits.connect + limits.tls);
+        let connect_ends_at = ends_at.min(self.clock.since_boot() + connect);
         loop {
-            let left = ends_at.saturating_sub(self.clock.since_boot());
-            let mut connection = timeout(left, self.pool.checkout(grant, connect))
-                .await
-                .map_err(|_| Error::ConnectionLimitReached)??;
+            let mut connection = self.pool.checkout(grant, connect_ends_at).await?;
             let left = ends_at.saturating_sub(self.clock.since_boot());
             let sent = connection.sender().try_send_request(request);
             let mut failed = match timeout(first_byte.min(left), sent).await {
@@ -67,7 +68,9 @@ impl HttpClient {
             };
             match failed.take_message() {
                 Some(unsent) if connection.is_reused => request = unsent,
-                Some(_) => return Err(tls_error(failed.error()).unwrap_or(Error::DestinationUnavailable)),
+                Some(_) => {
+                    return Err(certificate_refused(failed.error()).unwrap_or(Error::DestinationUnavailable));
+                }
                 None => return Err(after_sending(&failed.into_error())),
             }
         }
@@ -106,6 +109,6 @@ fn after_sending(error: &hyper::Error) -> Error {
         // The guest gave up its own body.
         Error::InternalError(Some("the request's body ended before its end".to_owned()))
     } else {
-        tls_error(error).unwrap_or(Error::ConnectionTerminated)
+        certificate_refused(error).unwrap_or(Error::ConnectionTerminated)
     }
 }
