@@ -7,5 +7,6 @@ mod promises;
 mod fencing;
 mod harness;
 mod memory;
+mod postgres;
 mod scene;
 mod sqlite;

@@ -3,4 +3,5 @@
 pub mod clock;
 pub mod guests;
 pub mod http;
+pub mod postgres;
 pub mod tls;

@@ -1,0 +1,1 @@
+insert into {schema}outbox_destination (name, config_digest) values ($1, $2) returning id

@@ -1,0 +1,1 @@
+delete from {schema}outbox_route

@@ -1,0 +1,36 @@
+-- Deliveries of the events $1, the tenant $2, the destination $3, the topic $4, the status $5, of
+-- events after $6, each where it is given; at most $7. Planned anew for each question, so that
+-- what is not given falls away.
+select d.event_seq,
+       d.tenant_id,
+       event.event_id,
+       event.topic,
+       d.partition_key,
+       destination.name as destination,
+       d.status,
+       d.attempts,
+       d.deferrals,
+       d.lost,
+       d.fence,
+       case when d.status = 0 then d.due_at end as due_at,
+       d.lease_until,
+       d.claimed_by,
+       d.disposition,
+       d.reference,
+       d.last_error,
+       d.uncertain,
+       event.created_at,
+       d.finished_at
+from {schema}outbox_delivery d
+join {schema}outbox_event event on event.seq = d.event_seq
+join {schema}outbox_destination destination on destination.id = d.destination_id
+where ($1::bigint[] is null
+       or (d.event_seq = any ($1) and d.destination_id = any (array(select id from {schema}outbox_destination))))
+  and ($2::text is null or d.tenant_id = $2)
+  and ($3::text is null
+       or d.destination_id = (select id from {schema}outbox_destination where name = $3))
+  and ($4::text is null or event.topic = $4)
+  and ($5::smallint is null or d.status = $5)
+  and ($6::bigint is null or d.event_seq > $6)
+order by d.event_seq, d.destination_id
+limit $7

@@ -1,0 +1,1 @@
+select payload from {schema}outbox_event where seq = $1

@@ -1,0 +1,11 @@
+update {schema}outbox_destination
+set state = 'active',
+    epoch = epoch + 1,
+    pauses = 0,
+    paused_until = null,
+    reason = null,
+    probe_token = null,
+    probe_until = null,
+    rejected_events = '{}'
+where id = $1
+  and state in ('paused', 'stopped')
