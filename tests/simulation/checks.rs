@@ -1,6 +1,6 @@
 //! What is watched at every step: the trace, and the guarantees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -99,6 +99,10 @@ impl Watch {
         self.inner.lock().unwrap().accounts.clone()
     }
 
+    pub fn committed_events(&self) -> BTreeSet<EventSeq> {
+        self.inner.lock().unwrap().committed.keys().copied().collect()
+    }
+
     pub fn trace(&self) -> Vec<String> {
         self.inner.lock().unwrap().trace.clone()
     }
@@ -153,7 +157,7 @@ impl Watch {
         let line = format!("{} {host} call {} {} fence {}", now.0, id.0.0, call.event.id, call.fence.0);
         self.step(line, |inner| {
             inner.check_owner(seen, "began");
-            inner.check_key(*id, rows);
+            inner.check_key(*id, rows, *now);
             let is_unknown = !inner.committed.contains_key(&id.1);
             let account = inner.accounts.entry(*id).or_default();
             let mut wrong = Vec::new();
@@ -227,19 +231,19 @@ impl Inner {
     }
 
     /// Nothing of the key that was there at the claim is earlier and unfinished.
-    fn check_key(&mut self, id: DeliveryId, rows: &[Row]) {
+    fn check_key(&mut self, id: DeliveryId, rows: &[Row], now: Timestamp) {
         let Some(Order::Key(on_dead)) = self.orders.get(&id.0).copied() else { return };
         let Some(row) = rows.iter().find(|row| (row.destination, row.event) == id) else { return };
-        let Some(key) = &row.key else { return };
+        let (tenant, Some(key)) = (&row.tenant, &row.key) else { return };
         let claimed_at = self.claimed_at.get(&id).copied().unwrap_or_default();
         let overtaken = rows.iter().find(|other| {
             let is_before = other.destination == id.0
                 && other.key.as_ref() == Some(key)
-                && other.tenant == row.tenant
+                && &other.tenant == tenant
                 && other.event < id.1
                 && self.committed.get(&other.event).is_some_and(|step| *step < claimed_at);
             let blocks = match other.status {
-                DeliveryStatus::Pending => true,
+                DeliveryStatus::Pending => !other.is_past_expiry(now),
                 DeliveryStatus::Dead => {
                     on_dead == OnDead::Block && other.disposition.as_deref() != Some("expired")
                 }
@@ -255,9 +259,10 @@ impl Inner {
             account.running > 0
                 && other.0 == id.0
                 && **other != id
-                && rows
-                    .iter()
-                    .any(|row| (row.destination, row.event) == **other && row.key.as_ref() == Some(key))
+                && rows.iter().any(|row| {
+                    (row.destination, row.event) == **other
+                        && (&row.tenant, row.key.as_ref()) == (tenant, Some(key))
+                })
         });
         if let Some((other, _)) = busy {
             self.violations.push(format!("{id:?}: G7: {other:?} of the same key {key} runs too"));

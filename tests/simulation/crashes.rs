@@ -51,8 +51,7 @@ async fn cut_at(number: u64, side: Side) -> bool {
     events.iter_mut().for_each(|event| event.key = Some("k".to_owned()));
     let mut adopted = world.model.begin();
     let orphan = adopted.insert_without_routing(&world.event(0)).unwrap();
-    adopted.commit();
-    world.watch.committed(&[orphan], world.now());
+    world.commit(adopted, &[orphan]);
     world.insert(&events).await;
 
     world.model.register(&world.registration("one")).await.unwrap();

@@ -280,6 +280,7 @@ impl Store for Line {
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        self.world.model.wait_for_wake()
+        // Armed here: it hears of every commit from now on, polled or not.
+        Box::pin(self.world.commits.notified())
     }
 }

@@ -221,8 +221,7 @@ fn s11_a_lower_sequence_that_commits_later_is_delivered() {
         let higher = world.emit(0, 3).await;
         world.until_finished(&higher).await;
         drop(rolled_back);
-        world.watch.committed(&[seq], world.now());
-        late.commit();
+        world.commit(late, &[seq]);
         let late = [(world.lane_id(0), seq)];
         world.until_finished(&late).await;
         world.assert_delivered(&late, 1);

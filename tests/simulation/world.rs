@@ -8,10 +8,11 @@ use std::time::Duration;
 use outhaul::clock::Clock;
 use outhaul::domain::{DestinationId, EventSeq, RetryPolicy, Timestamp};
 use outhaul::relay::{LaneSettings, RelaySettings};
-use outhaul::store::memory::{MemoryStore, Row};
+use outhaul::store::memory::{MemoryStore, MemoryTransaction, Row};
 use outhaul::store::{
     DeliveryStatus, DestinationConfig, Emitted, HostRegistration, NewEvent, Operate, Order, Store, Takeover,
 };
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::chance::{Chance, SimClock};
@@ -66,6 +67,9 @@ pub struct World {
     ids: Vec<DestinationId>,
     clock: Arc<SimClock>,
     next_event: AtomicU64,
+    /// Wakes all hosts in their order. The model's own wake-up draws the order at random, and one
+    /// seed would live several lives.
+    pub commits: Notify,
 }
 
 impl World {
@@ -79,7 +83,17 @@ impl World {
             ids.iter().zip(&lanes).map(|(id, lane)| (*id, lane.settings.order)).collect();
         let max_attempts = lanes.iter().map(|lane| lane.settings.retry.max_attempts).max().unwrap_or(1);
         let watch = Arc::new(Watch::new(orders, max_attempts));
-        Arc::new(Self { model, watch, chance, start, lanes, ids, clock, next_event: AtomicU64::new(0) })
+        Arc::new(Self {
+            model,
+            watch,
+            chance,
+            start,
+            lanes,
+            ids,
+            clock,
+            next_event: AtomicU64::new(0),
+            commits: Notify::new(),
+        })
     }
 
     pub fn registration(&self, host: &str) -> HostRegistration {
@@ -128,7 +142,14 @@ impl World {
         });
         let seqs: Vec<_> = seqs.collect();
         self.watch.committed(&seqs, self.now());
+        self.commits.notify_waiters();
         seqs
+    }
+
+    pub fn commit(&self, transaction: MemoryTransaction, seqs: &[EventSeq]) {
+        self.watch.committed(seqs, self.now());
+        transaction.commit();
+        self.commits.notify_waiters();
     }
 
     pub fn row(&self, id: DeliveryId) -> Row {
