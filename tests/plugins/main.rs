@@ -1,6 +1,7 @@
 //! The plugins that come with Outhaul, in the real runtime and against real servers on this machine.
 
 mod answers;
+mod contract;
 mod failures;
 mod harness;
 mod log;
