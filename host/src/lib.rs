@@ -2,6 +2,7 @@
 //!
 //! `cli → service → relay → {store::Store, plugin::Deliver} → domain`; see `host/ARCHITECTURE.md`.
 
+pub mod cli;
 pub mod clock;
 pub mod domain;
 pub mod plugin;

@@ -1,1 +1,12 @@
-//! The e2e suite.
+//! The real program from outside: a database, a config file, host processes, and what arrives.
+//! `cargo xtask test` builds the program and the plugins first.
+
+#[macro_use]
+mod databases;
+mod faults;
+mod first_event;
+mod host;
+mod killed;
+mod receiver;
+mod shutdown;
+mod two_hosts;

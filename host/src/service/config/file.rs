@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::destination::*;
 use super::secret::{SecretRef, UrlRef};
-use super::units::Span;
+use super::units::{Bytes, Span};
 
 /// The whole file.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +58,9 @@ pub struct Outbox {
     /// The floor under every wake-up: the longest a due delivery waits to be noticed.
     #[serde(default = "Outbox::default_poll")]
     pub poll: Span,
+    /// PostgreSQL: a pooler in transaction mode stands in between.
+    #[serde(default)]
+    pub pooler: bool,
     /// PostgreSQL: listen for notifications, or only poll.
     #[serde(default)]
     pub wake: Wake,
@@ -104,11 +107,20 @@ pub struct RelayDefaults {
     pub renew: bool,
     /// How long a stopping host waits for running calls.
     pub drain: Span,
+    /// The most payload bytes this host holds in memory; deliveries wait when they do not fit.
+    pub payload_memory: Bytes,
 }
 
 impl Default for RelayDefaults {
     fn default() -> Self {
-        Self { lease: Span::secs(30), batch: 100, margin: Span::secs(2), renew: true, drain: Span::secs(20) }
+        Self {
+            lease: Span::secs(30),
+            batch: 100,
+            margin: Span::secs(2),
+            renew: true,
+            drain: Span::secs(20),
+            payload_memory: Bytes(64 << 20),
+        }
     }
 }
 

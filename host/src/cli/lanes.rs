@@ -1,0 +1,147 @@
+//! `outhaul lanes`: see, pause and resume the streams of deliveries.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::show::{self, Table};
+use super::time::{relative, short};
+use super::{Context, Exit};
+use crate::store::{HostReport, LaneReport, LaneState};
+
+/// Lists, pauses and resumes lanes.
+#[derive(Subcommand, Clone, Debug)]
+pub enum LanesCommand {
+    /// Every destination with its state and backlog
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Starts no delivery of this destination on any host until `lanes resume`
+    Pause {
+        destination: String,
+        /// Shown to others
+        #[arg(long, default_value = "paused by an operator")]
+        reason: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes a paused or stopped lane active again
+    Resume {
+        destination: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub async fn run(
+    context: &Context,
+    command: &LanesCommand,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<Exit> {
+    let operate = &context.stores.operate;
+    match command {
+        LanesCommand::List { json } => {
+            let lanes = operate.lane_reports().await?;
+            if *json {
+                show::json(out, &lanes)?;
+            } else {
+                lane_table(&lanes, &operate.hosts().await?).print(out)?;
+            }
+            Ok(Exit::Fine)
+        }
+        LanesCommand::Pause { destination, reason, json } => {
+            must_exist(context, destination).await?;
+            let changed = operate.pause(destination, reason, &context.who).await?;
+            report(context, destination, changed, "paused", *json, out).await
+        }
+        LanesCommand::Resume { destination, json } => {
+            must_exist(context, destination).await?;
+            let changed = operate.resume(destination, &context.who).await?;
+            report(context, destination, changed, "active", *json, out).await
+        }
+    }
+}
+
+async fn report(
+    context: &Context,
+    destination: &str,
+    changed: bool,
+    wanted: &str,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<Exit> {
+    let lane = must_exist(context, destination).await?;
+    if json {
+        show::json(out, &json!({ "destination": destination, "changed": changed, "state": lane.state }))?;
+    } else if changed {
+        writeln!(out, "{destination} is now {}", state(lane.state))?;
+    } else {
+        writeln!(out, "{destination} is {} and was left as it was", state(lane.state))?;
+    }
+    // A removed lane that was asked to resume is no success for a script.
+    Ok(if changed || state(lane.state) == wanted { Exit::Fine } else { Exit::Problem })
+}
+
+async fn must_exist(context: &Context, destination: &str) -> anyhow::Result<LaneReport> {
+    let mut lanes = context.stores.operate.lane_reports().await?;
+    match lanes.iter().position(|lane| lane.destination == destination) {
+        Some(at) => Ok(lanes.swap_remove(at)),
+        None => {
+            let known: Vec<&str> = lanes.iter().map(|lane| lane.destination.as_str()).collect();
+            anyhow::bail!("there is no destination {destination:?}; there are: {}", known.join(", "))
+        }
+    }
+}
+
+pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
+    let mut table = Table::new(&["LANE", "STATE", "PENDING", "IN FLIGHT", "DEAD", "OLDEST", "REASON"]);
+    for lane in lanes {
+        let stopped_on =
+            hosts.iter().filter(|host| host.problems.iter().any(|p| p.destination == lane.destination));
+        let stopped_on = stopped_on.count();
+        let mut shown = state(lane.state).to_owned();
+        if let Some(until) = lane.paused_until {
+            shown = format!("{shown}, probe {}", relative(until, lane.now));
+        }
+        if stopped_on > 0 {
+            shown = format!("{shown}, fails on {}", show::count(stopped_on as u64, "host", "hosts"));
+        }
+        let capped = |number: u64| match number >= lane.counted_up_to {
+            true => format!("{number}+"),
+            false => number.to_string(),
+        };
+        let oldest = lane.oldest_pending.map(|at| short(lane.now.since(at))).unwrap_or_default();
+        table.row([
+            lane.destination.clone(),
+            shown,
+            capped(lane.pending),
+            lane.leased.to_string(),
+            capped(lane.dead),
+            oldest,
+            lane.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+pub fn state(state: LaneState) -> &'static str {
+    match state {
+        LaneState::Active => "active",
+        LaneState::Paused => "paused",
+        LaneState::Stopped => "stopped",
+        LaneState::Removed => "removed",
+    }
+}
+
+/// What each host can't run, one line each.
+pub fn problems_of(hosts: &[HostReport]) -> Vec<String> {
+    let of_host = |host: &HostReport| -> Vec<String> {
+        let problems = host.problems.iter();
+        problems
+            .map(|problem| format!("{} on {}: {}", problem.destination, host.host, problem.problem))
+            .collect()
+    };
+    hosts.iter().flat_map(of_host).collect()
+}

@@ -1,0 +1,69 @@
+//! `outhaul status`: lanes, their backlog, and the hosts that run them.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::lanes::{lane_table, problems_of};
+use super::show::{self, Table};
+use super::time::relative;
+use super::{Context, Exit};
+
+/// Shows lanes, backlog, age of the oldest event, and hosts.
+#[derive(Args, Clone, Debug)]
+pub struct StatusArgs {
+    /// Show it again every two seconds until interrupted
+    #[arg(long)]
+    watch: bool,
+    #[arg(long)]
+    json: bool,
+}
+
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+/// A host says it is alive far more often than this.
+const SILENT_AFTER: Duration = Duration::from_secs(60);
+
+pub async fn run(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
+    loop {
+        let mut screen = Vec::new();
+        print(context, args, &mut screen).await?;
+        if args.watch && !args.json {
+            // Home and clear to the end of the screen.
+            out.write_all(b"\x1b[H\x1b[J")?;
+        }
+        out.write_all(&screen)?;
+        out.flush()?;
+        if !args.watch {
+            return Ok(Exit::Fine);
+        }
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+}
+
+async fn print(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let lanes = context.stores.operate.lane_reports().await?;
+    let hosts = context.stores.operate.hosts().await?;
+    if args.json {
+        return show::json(out, &json!({ "lanes": lanes, "hosts": hosts }));
+    }
+    let now = context.stores.store.now().await?;
+    lane_table(&lanes, &hosts).print(out)?;
+    for problem in problems_of(&hosts) {
+        writeln!(out, "problem: {}", show::printable(&problem))?;
+    }
+    let mut table = Table::new(&["HOST", "VERSION", "CONFIG", "SEEN"]);
+    for host in hosts.iter().filter(|host| now.since(host.last_seen) < SILENT_AFTER) {
+        let config = if host.is_current { "current" } else { "superseded" };
+        table.row([host.host.clone(), host.version.clone(), config.into(), relative(host.last_seen, now)]);
+    }
+    writeln!(out)?;
+    if table.is_empty() {
+        writeln!(out, "no host has been seen in the last minute; start one with  outhaul run")?;
+        return Ok(());
+    }
+    table.print(out)?;
+    Ok(())
+}

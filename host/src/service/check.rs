@@ -1,0 +1,132 @@
+//! What `outhaul check` finds: every part a host needs, looked at as the host would.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::config::Config;
+use super::host;
+use super::plugins::{self, Target};
+use super::stores::{Stores, open_stores};
+use crate::clock::SharedClock;
+
+/// One thing looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub ok: bool,
+    /// A key of the config, or what stands behind it.
+    pub subject: String,
+    /// What is so, or what is wrong and how to mend it.
+    pub text: String,
+}
+
+impl Finding {
+    pub fn good(subject: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { ok: true, subject: subject.into(), text: text.into() }
+    }
+
+    pub fn bad(subject: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { ok: false, subject: subject.into(), text: text.into() }
+    }
+}
+
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub async fn check(config: &Config, clock: SharedClock) -> Vec<Finding> {
+    let mut findings = leases(config);
+    findings.extend(token(config));
+    let (plugins, database) = tokio::join!(plugins(config, clock.clone()), database(config));
+    findings.extend(plugins);
+    findings.extend(database);
+    findings
+}
+
+fn leases(config: &Config) -> Vec<Finding> {
+    match host::check_leases(config) {
+        Ok(()) => vec![Finding::good("relay", "every lease can be kept")],
+        Err(error) => error.to_string().lines().map(|line| Finding::bad("relay", line)).collect(),
+    }
+}
+
+fn token(config: &Config) -> Option<Finding> {
+    let token = config.file.server.token.as_ref()?;
+    Some(match token.read() {
+        Ok(token) if token.is_empty() => {
+            Finding::bad("server.token", "it is empty; make one with  openssl rand -hex 32")
+        }
+        Ok(_) => Finding::good("server.token", "it can be read"),
+        Err(why) => Finding::bad("server.token", why),
+    })
+}
+
+async fn plugins(config: &Config, clock: SharedClock) -> Vec<Finding> {
+    let runtime = match plugins::runtime(&config.file, clock) {
+        Ok(runtime) => runtime,
+        Err(error) => return vec![Finding::bad("runtime", format!("{error:#}"))],
+    };
+    let targets = plugins::load_all(&runtime, &config.file).await;
+    if targets.is_empty() {
+        let text = "there is none, so every event stays unrouted; add a section [destination.NAME]";
+        return vec![Finding::bad("destination", text)];
+    }
+    targets.iter().map(plugin).collect()
+}
+
+fn plugin(target: &Target) -> Finding {
+    let subject = format!("destination.{}", target.name);
+    match target.plugin.unready() {
+        None => {
+            let digest = target.plugin.component_digest();
+            Finding::good(subject, format!("it loads and takes its settings (sha256 {digest})"))
+        }
+        Some(why) => Finding::bad(subject, why),
+    }
+}
+
+async fn database(config: &Config) -> Vec<Finding> {
+    let look = async {
+        let stores = open_stores(config).await?;
+        let version = stores.store.server_version().await?;
+        Ok::<_, anyhow::Error>(vec![
+            Finding::good("outbox.url", format!("{version} answers")),
+            schema(config, &stores).await,
+        ])
+    };
+    match tokio::time::timeout(DATABASE_TIMEOUT, look).await {
+        Ok(Ok(findings)) => findings,
+        Ok(Err(error)) => vec![Finding::bad("outbox.url", format!("{error:#}"))],
+        Err(_) => {
+            let text = format!(
+                "the database did not answer within {} s; is it running and reachable?",
+                DATABASE_TIMEOUT.as_secs()
+            );
+            vec![Finding::bad("outbox.url", text)]
+        }
+    }
+}
+
+async fn schema(config: &Config, stores: &Stores) -> Finding {
+    let status = match stores.schema.status().await {
+        Ok(status) => status,
+        Err(error) => return Finding::bad("schema", error.to_string()),
+    };
+    let newest = status.newest_known;
+    match status.installed {
+        Some(installed) if installed > newest => Finding::bad(
+            "schema",
+            format!(
+                "it has version {installed}, and this outhaul knows versions up to {newest}; use a newer outhaul"
+            ),
+        ),
+        _ if status.pending.is_empty() => {
+            Finding::good("schema", format!("it is up to date, at version {newest}"))
+        }
+        _ if config.file.outbox.migrate => {
+            Finding::good("schema", format!("`outhaul run` will bring it to version {newest}"))
+        }
+        _ => Finding::bad(
+            "schema",
+            format!("it is not at version {newest}, and outbox.migrate is false; run  outhaul migrate"),
+        ),
+    }
+}

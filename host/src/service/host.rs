@@ -1,0 +1,180 @@
+//! A host from start to stop: open the database, load the plugins, start the relay, serve, drain.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::board::{Board, Running};
+use super::config::Config;
+use super::server::Server;
+use super::signals::Signals;
+use super::stores::{Stores, open_stores};
+use super::{identity, mapping, plugins, reread};
+use crate::clock::SharedClock;
+use crate::relay::{Lane, Relay, check_lease_arithmetic};
+use crate::store::{ConfigStanding, Registered, StoreError, Takeover};
+
+/// Runs until SIGTERM or SIGINT, then drains. `ready_file` receives the bound address once the
+/// relay runs, and is removed at the end.
+pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock) -> anyhow::Result<()> {
+    let signals = Signals::listen().context("signals can't be heard")?;
+    check_leases(&config)?;
+    let board = Arc::new(Board::default());
+    let server = Server::start(&config.file.server, board.clone(), clock.clone()).await?;
+    tracing::info!(listen = %server.address, version = env!("CARGO_PKG_VERSION"), "serving /livez, /readyz and /metrics");
+    let running = tokio::select! {
+        running = start(&config, &board, &clock) => running?,
+        () = signals.stopped() => {
+            server.stop().await;
+            return Ok(());
+        }
+    };
+    board.run(running.clone());
+    let ready = ready_file.map(|path| ReadyFile::write(path, &server.address.to_string())).transpose()?;
+    tracing::info!(listen = %server.address, destinations = running.targets.len(), "ready");
+
+    until_stopped(&config, &signals).await;
+    board.drain(running.clone());
+    let drained = running.relay.drain().await;
+    if drained.left_running > 0 {
+        tracing::warn!(
+            left_running = drained.left_running,
+            "calls outlasted relay.drain; their leases run out by themselves"
+        );
+    }
+    drop(ready);
+    server.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Refuses leases that can't be kept, all of them at once.
+pub fn check_leases(config: &Config) -> anyhow::Result<()> {
+    let relay = mapping::relay_settings(&config.file, "");
+    let refusals = config.file.destination.iter().filter_map(|(name, destination)| {
+        let lane = mapping::lane_settings(&config.file, name, destination);
+        check_lease_arithmetic(&relay, &lane, config.file.outbox.pool).err()
+    });
+    let refusals: Vec<String> = refusals.collect();
+    anyhow::ensure!(refusals.is_empty(), "{}", refusals.join("\n"));
+    Ok(())
+}
+
+async fn start(config: &Config, board: &Board, clock: &SharedClock) -> anyhow::Result<Arc<Running>> {
+    let host_id = identity::host_id(&**clock);
+    let runtime = plugins::runtime(&config.file, clock.clone())?;
+    let (targets, opened) =
+        tokio::join!(plugins::load_all(&runtime, &config.file), open(config, &host_id, board, clock));
+    let (stores, registered) = opened?;
+    if registered.standing == ConfigStanding::Superseded {
+        tracing::warn!(
+            generation = registered.generation,
+            "another host applied a newer config: this one writes no routes; \
+             run  outhaul config apply  to make this config the current one"
+        );
+    }
+    let lanes = targets.iter().filter_map(|target| {
+        let (_, id) = registered.destinations.iter().find(|(name, _)| *name == target.name)?;
+        let settings =
+            mapping::lane_settings(&config.file, &target.name, config.file.destination.get(&target.name)?);
+        Some(Lane { id: (*id)?, settings, plugin: target.plugin.clone() })
+    });
+    let settings = mapping::relay_settings(&config.file, &host_id);
+    let relay = Relay::start(stores.store.clone(), clock.clone(), settings, lanes.collect());
+    Ok(Arc::new(Running { stores, relay, targets }))
+}
+
+/// Opens, migrates and registers, for as long as the database is merely unavailable: a host that
+/// starts before its database is no fault.
+async fn open(
+    config: &Config,
+    host_id: &str,
+    board: &Board,
+    clock: &SharedClock,
+) -> anyhow::Result<(Stores, Registered)> {
+    let stores = patiently(board, clock, || open_stores(config)).await?;
+    tracing::info!(
+        database = patiently(board, clock, || async { Ok(stores.store.server_version().await?) }).await?
+    );
+    let applied = patiently(board, clock, || prepare_schema(config, &stores)).await?;
+    for migration in applied {
+        tracing::info!(migration, "applied");
+    }
+    let registration = mapping::registration(config, host_id, Takeover::IfNeverSeen);
+    let registered =
+        patiently(board, clock, || async { Ok(stores.store.register(&registration).await?) }).await?;
+    Ok((stores, registered))
+}
+
+async fn prepare_schema(config: &Config, stores: &Stores) -> anyhow::Result<Vec<String>> {
+    if config.file.outbox.migrate {
+        return Ok(stores.schema.migrate().await?);
+    }
+    let status = stores.schema.status().await?;
+    anyhow::ensure!(
+        status.pending.is_empty(),
+        "{} migrations are pending, and outbox.migrate is false; run  outhaul migrate",
+        status.pending.len()
+    );
+    Ok(Vec::new())
+}
+
+const WAIT_FIRST: Duration = Duration::from_millis(100);
+const WAIT_LONGEST: Duration = Duration::from_secs(5);
+
+async fn patiently<T, F>(board: &Board, clock: &SharedClock, ask: impl Fn() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let mut wait = WAIT_FIRST;
+    loop {
+        let error = match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if !matches!(error.downcast_ref(), Some(StoreError::Unavailable(_))) {
+            return Err(error);
+        }
+        if wait == WAIT_FIRST {
+            tracing::warn!(error = %format!("{error:#}"), "waiting for the database");
+        }
+        board.wait_for(format!("{error:#}"));
+        tokio::time::sleep(wait.mul_f64(0.5 + clock.jitter() / 2.0)).await;
+        wait = (wait * 2).min(WAIT_LONGEST);
+    }
+}
+
+async fn until_stopped(config: &Config, signals: &Signals) {
+    loop {
+        tokio::select! {
+            () = signals.stopped() => return,
+            () = signals.asked_to_reread() => reread::report(config),
+        }
+    }
+}
+
+/// Says to whoever started this process where it listens.
+struct ReadyFile(PathBuf);
+
+impl ReadyFile {
+    /// Whole or not at all: a reader never sees half an address.
+    fn write(path: PathBuf, address: &str) -> anyhow::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let write = || {
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            std::io::Write::write_all(&mut file, format!("{address}\n").as_bytes())?;
+            file.persist(&path).map_err(|error| error.error)
+        };
+        write().with_context(|| format!("the ready file {} can't be written", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}

@@ -1,0 +1,183 @@
+//! From the config file to what the relay, the plugins and the database are told.
+
+use std::path::PathBuf;
+
+use super::config::file::{ConfigFile, Destination, HttpLimits, Limits, OnDead, OrderBy};
+use super::config::{Config, digest};
+use crate::domain::RetryPolicy;
+use crate::plugin::spec;
+use crate::relay::settings::{LaneSettings, RelaySettings};
+use crate::store::{self, DestinationConfig, HostRegistration, Order, Takeover};
+
+pub fn registration(config: &Config, host_id: &str, takeover: Takeover) -> HostRegistration {
+    let destinations = config.file.destination.iter();
+    HostRegistration {
+        host_id: host_id.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config_digest: config.routes_digest(),
+        destinations: destinations.map(|(name, destination)| destination_config(name, destination)).collect(),
+        takeover,
+    }
+}
+
+fn destination_config(name: &str, destination: &Destination) -> DestinationConfig {
+    let mut topics: Vec<String> =
+        destination.topics.iter().map(|topic| topic.0.as_str().to_owned()).collect();
+    topics.sort();
+    topics.dedup();
+    DestinationConfig {
+        name: name.to_owned(),
+        renamed_from: destination.renamed_from.clone(),
+        topics,
+        order: order(destination),
+        digest: digest::of_destination(destination),
+    }
+}
+
+fn order(destination: &Destination) -> Order {
+    match (destination.order, destination.on_dead) {
+        (OrderBy::None, _) => Order::None,
+        (OrderBy::Key, None | Some(OnDead::Block)) => Order::Key(store::OnDead::Block),
+        (OrderBy::Key, Some(OnDead::Skip)) => Order::Key(store::OnDead::Skip),
+    }
+}
+
+pub fn relay_settings(file: &ConfigFile, host_id: &str) -> RelaySettings {
+    RelaySettings {
+        host_id: host_id.to_owned(),
+        poll: file.outbox.poll.0,
+        store_timeout: file.outbox.timeout.0,
+        drain: file.relay.drain.0,
+        payload_budget_bytes: file.relay.payload_memory.0,
+    }
+}
+
+pub fn lane_settings(file: &ConfigFile, name: &str, destination: &Destination) -> LaneSettings {
+    let (relay, retry) = (&file.relay, &destination.retry);
+    LaneSettings {
+        name: name.to_owned(),
+        concurrency: destination.concurrency,
+        batch: destination.batch.unwrap_or(relay.batch),
+        lease: destination.lease.unwrap_or(relay.lease).0,
+        margin: destination.margin.unwrap_or(relay.margin).0,
+        renew: destination.renew.unwrap_or(relay.renew),
+        order: order(destination),
+        retry: RetryPolicy {
+            max_attempts: retry.max_attempts,
+            base: retry.base.0,
+            cap: retry.cap.0,
+            after_cap: retry.after_cap.0,
+            max_age: retry.max_age.0,
+        },
+        call_budget: destination.limits.call.0,
+        payload_bytes_max: destination.limits.payload.0,
+        stop_after_rejections: destination.stop_after_rejections,
+    }
+}
+
+pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
+    let http = destination.http.iter().map(|origin| spec::HttpGrant {
+        origin: origin.origin.clone(),
+        headers: origin.headers.iter().map(|(name, secret)| (name.clone(), secret.source())).collect(),
+        private: origin.private,
+        roots: origin.roots.clone(),
+        client_cert: origin
+            .client_cert
+            .as_ref()
+            .map(|client| spec::ClientCert { cert: client.cert.clone(), key: client.key.source() }),
+    });
+    let secrets = destination.secrets.iter().map(|(name, secret)| {
+        let keys = secret.keys.iter().map(|key| key.source()).collect();
+        (name.clone(), spec::SecretGrant { keys, uses: secret.uses.clone() })
+    });
+    spec::PluginSpec {
+        destination: name.to_owned(),
+        component: PathBuf::from(&destination.component),
+        sha256: destination.sha256.as_ref().map(|pin| pin.to_lowercase()),
+        settings_json: serde_json::Value::Object(destination.settings.clone()).to_string(),
+        concurrency: destination.concurrency,
+        limits: limits(&destination.limits),
+        http: http.collect(),
+        secrets: secrets.collect(),
+    }
+}
+
+fn limits(limits: &Limits) -> spec::Limits {
+    spec::Limits {
+        memory_bytes: limits.memory.0,
+        table_elements: limits.tables,
+        handles: limits.handles,
+        call: limits.call.0,
+        calls_per_instance: limits.calls_per_instance,
+        payload_bytes: limits.payload.0,
+        log_line_bytes: limits.log_line.as_usize(),
+        log_lines_per_second: limits.log_lines_per_second,
+        text_bytes: limits.text.as_usize(),
+        reference_bytes: limits.reference.as_usize(),
+        http: http_limits(&limits.http),
+    }
+}
+
+fn http_limits(http: &HttpLimits) -> spec::HttpLimits {
+    spec::HttpLimits {
+        connect: http.connect.0,
+        tls: http.tls.0,
+        first_byte: http.first_byte.0,
+        total: http.total.0,
+        response_body_bytes: http.response_body.0,
+        header_bytes: http.header_bytes.as_usize(),
+        headers: http.headers as usize,
+        connections: http.connections as usize,
+        idle: http.idle.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::service::config::read_text;
+
+    fn config(lines: &str) -> Config {
+        let text = format!(
+            "version = 1\n[outbox]\nurl = \"sqlite:o.db\"\n[relay]\nlease = \"40s\"\nbatch = 7\n\
+             [destination.hook]\ncomponent = \"http.wasm\"\ntopics = [\"b.*\", \"a\", \"a\"]\n{lines}"
+        );
+        let file = read_text(&text, Path::new("/etc")).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        Config { path: "/etc/outhaul.toml".into(), file }
+    }
+
+    #[test]
+    fn the_defaults_of_the_config_are_the_defaults_of_the_plugin_and_the_relay() {
+        let file = config("").file;
+        let spec = plugin_spec("hook", &file.destination["hook"]);
+        assert_eq!(spec.limits, spec::Limits::default());
+        assert_eq!(lane_settings(&file, "hook", &file.destination["hook"]).retry, RetryPolicy::default());
+        let (relay, known) = (relay_settings(&config("").file, "h"), RelaySettings::new("h"));
+        assert_eq!(
+            (relay.poll, relay.store_timeout, relay.drain),
+            (known.poll, known.store_timeout, known.drain)
+        );
+        assert_eq!(relay.payload_budget_bytes, known.payload_budget_bytes);
+    }
+
+    #[test]
+    fn a_destination_overrides_what_the_relay_section_says() {
+        let inherited = config("").file;
+        let lane = lane_settings(&inherited, "hook", &inherited.destination["hook"]);
+        assert_eq!((lane.lease.as_secs(), lane.batch, lane.renew), (40, 7, true));
+        let own = config("lease = \"9s\"\nbatch = 3\nrenew = false\n").file;
+        let lane = lane_settings(&own, "hook", &own.destination["hook"]);
+        assert_eq!((lane.lease.as_secs(), lane.batch, lane.renew), (9, 3, false));
+    }
+
+    #[test]
+    fn the_registration_carries_each_topic_once_and_the_order_by_key() {
+        let config = config("order = \"key\"\non_dead = \"skip\"\n");
+        let registration = registration(&config, "h", Takeover::IfNeverSeen);
+        let [hook] = &registration.destinations[..] else { panic!("one destination") };
+        assert_eq!(hook.topics, ["a", "b.*"]);
+        assert_eq!(hook.order, Order::Key(store::OnDead::Skip));
+    }
+}

@@ -1,0 +1,77 @@
+//! Loading every destination's plugin, where one that fails keeps no other from running.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::config::file::{ConfigFile, Destination};
+use super::mapping::plugin_spec;
+use crate::clock::SharedClock;
+use crate::domain::{Detail, HostFailure, Outcome};
+use crate::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings};
+
+/// A destination and what stands behind it on this host.
+#[derive(Clone)]
+pub struct Target {
+    pub name: String,
+    pub required: bool,
+    pub plugin: Arc<dyn Deliver>,
+    /// The plugin itself, for its counters; none if it did not load.
+    pub loaded: Option<Arc<LoadedPlugin>>,
+}
+
+pub fn runtime(file: &ConfigFile, clock: SharedClock) -> anyhow::Result<Runtime> {
+    let mut settings = RuntimeSettings::new(clock);
+    settings.cache_dir = file.runtime.cache.clone().or_else(default_cache);
+    if file.runtime.threads > 0 {
+        settings.guest_threads = file.runtime.threads as usize;
+    }
+    Runtime::new(settings)
+}
+
+fn default_cache() -> Option<std::path::PathBuf> {
+    let of_user = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from);
+    let of_home = || std::env::var_os("HOME").map(|home| std::path::Path::new(&home).join(".cache"));
+    of_user.filter(|path| path.is_absolute()).or_else(of_home).map(|cache| cache.join("outhaul"))
+}
+
+/// Loads all of them side by side, in the order of their names.
+pub async fn load_all(runtime: &Runtime, file: &ConfigFile) -> Vec<Target> {
+    join_all(file.destination.iter().map(|(name, destination)| load(runtime, name, destination))).await
+}
+
+async fn load(runtime: &Runtime, name: &str, destination: &Destination) -> Target {
+    let (name, required) = (name.to_owned(), destination.required);
+    match runtime.load(plugin_spec(&name, destination)).await {
+        Ok(loaded) => {
+            tracing::info!(destination = name, digest = loaded.component_digest(), "the plugin is loaded");
+            Target { name, required, plugin: loaded.clone(), loaded: Some(loaded) }
+        }
+        Err(error) => {
+            tracing::error!(destination = name, error = %error, "the plugin can't run on this host");
+            let plugin = Arc::new(Unloaded { why: error.problem.to_string() });
+            Target { name, required, plugin, loaded: None }
+        }
+    }
+}
+
+/// Stands in for a plugin that failed to load: its lane claims nothing here, and says why.
+struct Unloaded {
+    why: String,
+}
+
+#[async_trait]
+impl Deliver for Unloaded {
+    async fn deliver(&self, _: Call) -> Outcome {
+        Outcome::Host(HostFailure::Load, Detail::new("load-failed", &self.why))
+    }
+
+    fn component_digest(&self) -> &str {
+        ""
+    }
+
+    fn unready(&self) -> Option<String> {
+        Some(self.why.clone())
+    }
+}

@@ -1,0 +1,45 @@
+//! The database of a config, as the three traits see it.
+
+use std::sync::Arc;
+
+use super::config::Config;
+use super::config::file::Wake;
+use crate::store::postgres::{PostgresOptions, PostgresStore};
+use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::{Operate, Schema, Store, StoreError};
+
+/// One database behind the three traits.
+#[derive(Clone)]
+pub struct Stores {
+    pub store: Arc<dyn Store>,
+    pub operate: Arc<dyn Operate>,
+    pub schema: Arc<dyn Schema>,
+}
+
+impl Stores {
+    pub fn of<S: Store + Operate + Schema>(store: Arc<S>) -> Self {
+        Self { store: store.clone(), operate: store.clone(), schema: store }
+    }
+}
+
+/// Opens the database of the config. `StoreError::Unavailable` inside the error means that later
+/// may succeed.
+pub async fn open_stores(config: &Config) -> anyhow::Result<Stores> {
+    let url = config.database_url().map_err(StoreError::Refused)?;
+    let outbox = &config.file.outbox;
+    if url.starts_with("sqlite:") {
+        // One connection writes; the others of the pool read.
+        let readers = outbox.pool.saturating_sub(1).max(1);
+        let options = SqliteOptions { timeout: outbox.timeout.0, readers, ..SqliteOptions::new(&url) };
+        return Ok(Stores::of(Arc::new(SqliteStore::connect(&options).await?)));
+    }
+    let options = PostgresOptions {
+        schema: outbox.schema.clone(),
+        pool: outbox.pool,
+        timeout: outbox.timeout.0,
+        wake: outbox.wake == Wake::Notify,
+        pooler: outbox.pooler,
+        ..PostgresOptions::new(url)
+    };
+    Ok(Stores::of(Arc::new(PostgresStore::connect(&options).await?)))
+}

@@ -1,0 +1,80 @@
+//! Two host processes on one database, with nothing between them but their claims.
+
+use std::collections::BTreeSet;
+
+use outhaul::store::DeliveryStatus;
+
+use crate::databases::{Scene, deliveries, until_delivered};
+use crate::host::Host;
+use crate::receiver::Receiver;
+
+on_both!(
+    two_hosts_deliver_each_of_5000_events_exactly_once,
+    a_killed_hosts_deliveries_are_taken_over_within_lease_and_poll,
+);
+
+async fn two_hosts_deliver_each_of_5000_events_exactly_once(scene: Scene) {
+    const EVENTS: usize = 5_000;
+    scene.migrate().await;
+    let receiver = Receiver::start().await;
+    let config = scene.write_config(&receiver.destination(""));
+    let (first, second) = (Host::start(&config), Host::start(&config));
+    let mut producer = scene.producer().await;
+    for part in 0..10 {
+        producer.insert("order.created", &format!("o-{part}"), EVENTS / 10).await;
+    }
+    let stores = scene.stores().await;
+    until_delivered(&stores, EVENTS).await;
+    first.stop();
+    second.stop();
+    let times = receiver.times_by_id();
+    assert_eq!(times.len(), EVENTS);
+    assert_eq!(times.values().filter(|times| **times != 1).count(), 0, "each arrived once");
+    let rows = deliveries(&stores).await;
+    assert_eq!(rows.len(), EVENTS);
+    assert!(
+        rows.iter().all(|row| row.status == DeliveryStatus::Delivered && row.attempts == 1 && row.lost == 0)
+    );
+}
+
+async fn a_killed_hosts_deliveries_are_taken_over_within_lease_and_poll(scene: Scene) {
+    const EVENTS: usize = 40;
+    scene.migrate().await;
+    let receiver = Receiver::holding().await;
+    let more = "concurrency = 8\nlease = \"4s\"\nmargin = \"500ms\"\n";
+    let config = scene.write_config(&receiver.destination(more));
+    scene.producer().await.insert("order.created", "o", EVENTS).await;
+    let doomed = Host::start(&config);
+    receiver.wait_for(8).await;
+    let survivor = Host::start(&config);
+    receiver.wait_for(16).await;
+    doomed.kill();
+
+    let stores = scene.stores().await;
+    let held: Vec<_> =
+        deliveries(&stores).await.into_iter().filter(|row| row.lease_until.is_some()).collect();
+    assert_eq!(held.len(), 16);
+    receiver.allow(usize::MAX);
+    until_delivered(&stores, EVENTS).await;
+    survivor.stop();
+
+    let taken_over: BTreeSet<String> = deliveries(&stores)
+        .await
+        .iter()
+        .filter(|row| row.attempts > 1)
+        .map(|row| row.event_id.clone())
+        .collect();
+    assert_eq!(taken_over.len(), 8, "what the killed host held, and nothing else: {taken_over:?}");
+    for row in held.iter().filter(|row| taken_over.contains(&row.event_id)) {
+        let report = stores.operate.show("", &row.event_id).await.unwrap().expect("the event is there");
+        let outcomes: Vec<&str> = report.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
+        assert_eq!(outcomes, ["lost", "delivered"]);
+        // By the database's clock: not before the lease ended, and within the poll interval
+        // (500 ms) and one statement's timeout (1 s) after it.
+        let lease_until = row.lease_until.expect("it was leased");
+        let taken_at = report.attempts[1].started_at.expect("it was started");
+        assert!(taken_at >= lease_until, "{} was taken while leased", row.event_id);
+        let late = taken_at.since(lease_until);
+        assert!(late.as_millis() <= 1_500, "{} waited {late:?} after its lease", row.event_id);
+    }
+}
