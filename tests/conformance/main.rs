@@ -4,9 +4,16 @@
 #[macro_use]
 mod promises;
 
+mod due;
 mod fencing;
+mod guards;
 mod harness;
+mod keys;
+mod lanes;
 mod memory;
+mod operate;
 mod postgres;
+mod producers;
+mod routing;
 mod scene;
 mod sqlite;

@@ -175,6 +175,7 @@ impl SqlDatabase for PostgresDatabase {
 
 crate::promises!(crate::postgres::PostgresDatabase);
 crate::promises_of_overlapping_producers!(crate::postgres::PostgresDatabase);
+crate::promises_of_the_tables!(crate::postgres::PostgresDatabase);
 
 #[tokio::test]
 async fn every_statement_is_prepared_by_the_real_server() {

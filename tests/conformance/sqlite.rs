@@ -36,10 +36,6 @@ impl SqliteDatabase {
         }
         Self { dir, store, application }
     }
-
-    pub fn url(&self) -> String {
-        url(&self.dir)
-    }
 }
 
 fn url(dir: &TempDir) -> String {
@@ -139,6 +135,7 @@ impl SqlDatabase for SqliteDatabase {
 }
 
 crate::promises!(crate::sqlite::SqliteDatabase);
+crate::promises_of_the_tables!(crate::sqlite::SqliteDatabase);
 
 /// Every statement is prepared against a real database: a typing error shows here, not at three in
 /// the morning.
