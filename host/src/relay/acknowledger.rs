@@ -13,13 +13,16 @@ use crate::store::{Acknowledgement, Settled, StoreError, StoreResult};
 /// Reports of one statement.
 const BATCH: usize = 500;
 
+/// Refusals of one report after which it is given up: its claim ends by expiry, visibly.
+const REFUSALS_MAX: u32 = 3;
+
 /// How a report ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settlement {
     Recorded,
     /// The claim was no longer ours: nothing but the history changed.
     Fenced,
-    /// Trust ended before the database answered.
+    /// Trust ended before the database answered, or the database refused the statement.
     Unknown,
 }
 
@@ -27,6 +30,7 @@ pub(super) enum Settlement {
 pub(super) struct Report {
     hold: Arc<Hold>,
     content: Content,
+    refusals: u32,
     reply: oneshot::Sender<Settlement>,
 }
 
@@ -45,7 +49,7 @@ pub(super) async fn release(ctx: &Context, hold: &Arc<Hold>) -> Settlement {
 
 async fn report(ctx: &Context, hold: &Arc<Hold>, content: Content) -> Settlement {
     let (reply, answer) = oneshot::channel();
-    let report = Report { hold: hold.clone(), content, reply };
+    let report = Report { hold: hold.clone(), content, refusals: 0, reply };
     if ctx.reports.send(report).is_err() {
         return Settlement::Unknown;
     }
@@ -114,7 +118,16 @@ async fn send_singly(ctx: &Context, batch: Vec<Report>) -> Vec<Report> {
         match answer.map(|answers| answers.first().copied()) {
             Ok(Some(Settled::Recorded)) => report.answer(Settlement::Recorded),
             Ok(_) => report.answer(Settlement::Fenced),
-            Err(_) => again.extend(try_again_while_trusted(ctx, vec![report])),
+            Err(StoreError::Unavailable(_)) => again.extend(try_again_while_trusted(ctx, vec![report])),
+            Err(error) => {
+                report.refusals += 1;
+                if report.refusals < REFUSALS_MAX {
+                    again.extend(try_again_while_trusted(ctx, vec![report]));
+                } else {
+                    tracing::error!(sequence = report.hold.claim.event.0, %error, "a report was refused");
+                    report.answer(Settlement::Unknown);
+                }
+            }
         }
     }
     again

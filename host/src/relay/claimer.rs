@@ -168,7 +168,8 @@ fn count(ctx: &Context, destination: &str, claims: &Claims) {
 fn hold(ctx: &Context, spec: &Lane, claimed: &Claimed, sent_at: std::time::Duration) -> Held {
     let settings = &spec.settings;
     let terms = Terms { lease: settings.lease, margin: settings.margin, renew: settings.renew };
-    ctx.flights.add(claimed.claim, terms, sent_at)
+    let in_flight = ctx.metrics.in_flight.get_or_create(&by(&settings.name)).clone();
+    ctx.flights.add(claimed.claim, terms, sent_at, in_flight)
 }
 
 fn start_one(

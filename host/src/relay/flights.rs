@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -151,10 +152,11 @@ pub(super) struct Held {
     pub hold: Arc<Hold>,
     number: u64,
     flights: Arc<Flights>,
+    in_flight: Gauge,
 }
 
 impl Flights {
-    pub fn add(self: &Arc<Self>, claim: ClaimRef, terms: Terms, sent_at: Duration) -> Held {
+    pub fn add(self: &Arc<Self>, claim: ClaimRef, terms: Terms, sent_at: Duration, in_flight: Gauge) -> Held {
         let hold = Arc::new(Hold::new(claim, terms, sent_at));
         let mut holds = self.lock();
         let number = holds.next;
@@ -162,7 +164,8 @@ impl Flights {
         holds.by_number.insert(number, hold.clone());
         drop(holds);
         self.added.notify_one();
-        Held { hold, number, flights: self.clone() }
+        in_flight.inc();
+        Held { hold, number, flights: self.clone(), in_flight }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -208,5 +211,6 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.flights.lock().by_number.remove(&self.number);
         self.flights.ended.notify_waiters();
+        self.in_flight.dec();
     }
 }

@@ -104,3 +104,58 @@ pub fn check_lease_arithmetic(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn lane() -> LaneSettings {
+        LaneSettings {
+            name: "stock".to_owned(),
+            concurrency: 16,
+            batch: 100,
+            lease: secs(30),
+            margin: secs(2),
+            renew: true,
+            order: Order::None,
+            retry: RetryPolicy::default(),
+            call_budget: secs(10),
+            payload_bytes_max: 1 << 20,
+            stop_after_rejections: 0,
+        }
+    }
+
+    fn check(lane: &LaneSettings, connections: u32) -> Result<(), String> {
+        check_lease_arithmetic(&RelaySettings::new("one"), lane, connections)
+    }
+
+    #[test]
+    fn s5_a_lease_shorter_than_three_statements_and_the_margin_is_refused_with_the_numbers() {
+        assert_eq!(check(&LaneSettings { lease: secs(17), ..lane() }, 10), Ok(()));
+        let error = check(&LaneSettings { lease: secs(16), ..lane() }, 10).unwrap_err();
+        for part in ["\"stock\"", "16s", "5s", "2s", "17s", "relay.lease"] {
+            assert!(error.contains(part), "{part} is missing in: {error}");
+        }
+    }
+
+    #[test]
+    fn s5_without_renewal_a_call_of_a_lease_or_more_is_refused() {
+        let without = LaneSettings { renew: false, ..lane() };
+        assert_eq!(check(&LaneSettings { call_budget: secs(29), ..without.clone() }, 10), Ok(()));
+        let error = check(&LaneSettings { call_budget: secs(30), ..without }, 10).unwrap_err();
+        assert!(error.contains("limits.call") && error.contains("relay.renew = true"), "{error}");
+        // With renewal a call may outlast a lease period.
+        assert_eq!(check(&LaneSettings { call_budget: secs(300), ..lane() }, 10), Ok(()));
+    }
+
+    #[test]
+    fn s5_a_pool_smaller_than_the_hosts_own_loops_is_refused() {
+        assert_eq!(check(&lane(), CONNECTIONS_MIN), Ok(()));
+        let error = check(&lane(), CONNECTIONS_MIN - 1).unwrap_err();
+        assert!(error.contains("outbox.pool") && error.contains('3'), "{error}");
+    }
+}

@@ -40,10 +40,7 @@ pub(super) async fn run(ctx: Arc<Context>, flight: Flight, cargo: Cargo) {
         attempt = flight.claimed.attempt,
         fence = flight.claimed.claim.fence.0,
     );
-    let in_flight = ctx.metrics.in_flight.get_or_create(&by(flight.destination())).clone();
-    in_flight.inc();
     attempt(&ctx, flight, cargo).instrument(span).await;
-    in_flight.dec();
 }
 
 async fn attempt(ctx: &Context, mut flight: Flight, cargo: Cargo) {
