@@ -25,6 +25,10 @@ use crate::store::{SharedStore, StoreError, StoreResult};
 /// connections that a renewal may need.
 const CLAIMS_AT_ONCE: usize = 2;
 
+/// How much longer than its limit a statement is waited for. The store ends its own statements in
+/// time, and knows how to; this is for one that does not.
+const STATEMENT_OVERTIME: Duration = Duration::from_millis(100);
+
 pub(super) struct Context {
     pub store: SharedStore,
     pub clock: SharedClock,
@@ -105,7 +109,7 @@ impl Context {
         operation: &'static str,
         answer: impl Future<Output = StoreResult<T>>,
     ) -> StoreResult<T> {
-        let limit = self.settings.store_timeout;
+        let limit = self.settings.store_timeout + STATEMENT_OVERTIME;
         let result = tokio::time::timeout(limit, answer)
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no answer within {limit:?}"))));
