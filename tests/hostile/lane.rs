@@ -56,6 +56,7 @@ pub async fn hostile(change: impl FnOnce(&mut PluginSpec)) -> Lane {
 }
 
 pub async fn load_error(spec: PluginSpec) -> LoadError {
+    let _among_others = PROCESS.read().await;
     match RUNTIME.load(spec).await {
         Ok(_) => panic!("it loaded"),
         Err(error) => error,

@@ -86,3 +86,26 @@ async fn a_payload_past_the_limit_never_reaches_the_guest() {
     assert!(!outcome.is_uncertain());
     assert_eq!(lane.stats().calls, 1);
 }
+
+#[tokio::test]
+async fn a_leaking_instance_is_replaced_before_it_runs_out_of_memory() {
+    let lane = hostile(|spec| spec.limits.memory_bytes = 32 << 20).await;
+    for _ in 0..20 {
+        // Four mebibytes a call that are never given back.
+        assert!(lane.call_with("leak", &[("bytes", "4194304")]).await.is_success());
+    }
+    let stats = lane.stats();
+    assert_eq!(stats.out_of_memory, 0);
+    assert!((3..=10).contains(&stats.instances_created), "{} instances", stats.instances_created);
+}
+
+#[tokio::test]
+async fn a_pool_never_holds_more_instances_than_the_concurrency_and_keeps_them_warm() {
+    let lane = hostile(|spec| spec.concurrency = 3).await;
+    let calls = (0..30).map(|_| lane.call_with("sleep", &[("ms", "5")]));
+    for outcome in futures_util::future::join_all(calls).await {
+        assert_eq!(reference(&outcome), "slept=5");
+    }
+    assert_eq!((lane.stats().instances_created, lane.plugin.idle_instances()), (3, 3));
+    assert_eq!(lane.stats().instances_dropped, 0);
+}

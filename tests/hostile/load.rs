@@ -6,7 +6,7 @@ use outhaul::domain::{HostFailure, Outcome};
 use outhaul::plugin::{Deliver, LoadProblem, Runtime, Unloaded};
 use outhaul_tests::guests::guest;
 
-use crate::lane::{Lane, call, hostile, load_error, reference, secret, secret_file, settings, spec};
+use crate::lane::{Lane, PROCESS, call, hostile, load_error, reference, secret, secret_file, settings, spec};
 
 async fn message_for(component: PathBuf) -> String {
     let mut spec = spec("hostile");
@@ -51,6 +51,18 @@ async fn a_component_of_another_contract_version_is_told_both_versions_and_the_f
     .unwrap();
     let message = message_for(other).await;
     for word in ["outhaul:delivery 0.9.0", "outhaul:delivery 0.1.0", "use a newer host"] {
+        assert!(message.contains(word), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn s37_a_component_of_our_version_whose_types_differ_gets_a_sentence_and_the_fix() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.wasm");
+    let component = std::fs::read(guest("noop")).unwrap();
+    std::fs::write(&other, replaced(&component, b"last-attempt", b"last-attemqt")).unwrap();
+    let message = message_for(other).await;
+    for word in ["outhaul:delivery@0.1.0", "its types differ", "build it again"] {
         assert!(message.contains(word), "{message}");
     }
 }
@@ -158,6 +170,7 @@ async fn s36_a_pool_whose_replacements_fail_heals() {
 
 #[tokio::test]
 async fn compiled_code_is_kept_and_a_damaged_file_is_a_miss() {
+    let _among_others = PROCESS.read().await;
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let load = || async {

@@ -91,11 +91,11 @@ fn check_import(name: &str, destination: &str) -> Result<(), String> {
 }
 
 /// A component of the right version whose types differ all the same.
-pub fn mismatch(error: &wasmtime::Error) -> String {
+pub fn mismatch(difference: &str) -> String {
     let offered = offered_version(CONTRACT).unwrap_or_default();
     format!(
         "the component says it is built for the contract this host has ({CONTRACT}@{offered}), but its types \
-         differ: {error:#}; build it again with the wit/ folder of this version of Outhaul"
+         differ: {difference}; build it again with the wit/ folder of this version of Outhaul"
     )
 }
 

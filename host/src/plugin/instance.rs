@@ -26,6 +26,8 @@ pub struct Instance {
 pub enum CreateError {
     /// It could not be instantiated, or `configure` trapped, with the reason.
     Failed(HostFailure, String),
+    /// The types of what it exports are not the contract's, with the first that differs.
+    Contract(String),
     /// `configure` found the settings wrong.
     Settings(Vec<SettingsProblem>),
     /// `configure` says that something needed can't be reached now.
@@ -53,7 +55,7 @@ impl Instance {
         let mut store = state::store(parts.pre.engine(), &parts, deadline);
         let bindings = match parts.pre.instantiate_async(&mut store).await {
             Ok(bindings) => bindings,
-            Err(error) => return Err(create_failed(&mut store, &error)),
+            Err(error) => return Err(instantiate_failed(&mut store, &error)),
         };
         state::arm(&mut store, deadline);
         let guest = bindings.outhaul_delivery_deliver();
@@ -110,6 +112,17 @@ fn memory_mark(store: &Store<GuestState>, memory_bytes_max: u64) -> usize {
     configured + limit.saturating_sub(configured) / 4 * 3
 }
 
+/// What is neither a trap nor the machine's refusal is a type: exports are compared when they are
+/// first looked up.
+fn instantiate_failed(store: &mut Store<GuestState>, error: &wasmtime::Error) -> CreateError {
+    match create_failed(store, error) {
+        CreateError::Failed(HostFailure::BadOutput, _) if !error.root_cause().is::<std::io::Error>() => {
+            CreateError::Contract(format!("{error:#}"))
+        }
+        other => other,
+    }
+}
+
 fn create_failed(store: &mut Store<GuestState>, error: &wasmtime::Error) -> CreateError {
     let (failure, message) = classify(store, error);
     CreateError::Failed(failure, message)
@@ -139,7 +152,8 @@ fn classify(store: &mut Store<GuestState>, error: &wasmtime::Error) -> (HostFail
     if let Some(words) = store.data().log.take_last_words() {
         message = format!("{message}; it last printed: {words}");
     }
-    (failure, text::prose(&message, text_bytes_max))
+    // One line: it is logged as a part of the host's own sentences.
+    (failure, text::word(&message, text_bytes_max))
 }
 
 /// The innermost cause, and the function it happened in.

@@ -80,7 +80,7 @@ fn prepare(runtime: &Arc<Inner>, spec: PluginSpec) -> Result<Parts, LoadProblem>
         .linker
         .instantiate_pre(&component)
         .and_then(DestinationPre::new)
-        .map_err(|error| LoadProblem::Contract(asks::mismatch(&error)))?;
+        .map_err(|error| LoadProblem::Contract(asks::mismatch(&format!("{error:#}"))))?;
 
     let stats = Arc::new(Stats::default());
     let secrets =
@@ -149,6 +149,9 @@ async fn first_instance(runtime: &Inner, parts: Arc<Parts>) -> Result<Option<Ins
             Err(LoadProblem::Settings(settings_message(&problems, parts.limits.text_bytes)))
         }
         Ok(Ok(Err(CreateError::Failed(HostFailure::Deadline, _)))) | Ok(Err(_)) => Err(too_slow()),
+        Ok(Ok(Err(CreateError::Contract(difference)))) => {
+            Err(LoadProblem::Contract(asks::mismatch(&difference)))
+        }
         Ok(Ok(Err(CreateError::Failed(_, message)))) => Err(LoadProblem::Start(message)),
         Err(fault) => Err(LoadProblem::Start(format!("the host failed while it started: {fault}"))),
     }

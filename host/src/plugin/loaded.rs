@@ -171,7 +171,7 @@ impl Pool {
             }
             // The first instance was well, so this is the machine's trouble or a passing one. The
             // event was not touched: the lane pauses, and heals by itself.
-            CreateError::Failed(_, message) => not_ready(message),
+            CreateError::Failed(_, message) | CreateError::Contract(message) => not_ready(message),
         })
     }
 }
@@ -184,7 +184,8 @@ pub(super) fn settings_message(problems: &[SettingsProblem], bytes_max: usize) -
     };
     let all = problems.iter().map(one).collect::<Vec<_>>().join("; ");
     let all = if all.is_empty() { "the plugin refused them without a reason".to_owned() } else { all };
-    text::prose(&format!("settings: {all}"), bytes_max)
+    // One line: it is logged as a part of the host's own sentences.
+    text::word(&format!("settings: {all}"), bytes_max)
 }
 
 fn host(failure: HostFailure, message: String) -> Outcome {
@@ -196,9 +197,8 @@ fn not_ready(message: String) -> Outcome {
 }
 
 fn payload_too_large(bytes: usize, bytes_max: u64) -> Outcome {
-    let message = format!(
-        "the payload has {bytes} bytes, and limits.batch_bytes of this destination allows {bytes_max}"
-    );
+    let message =
+        format!("the payload has {bytes} bytes, and limits.payload of this destination allows {bytes_max}");
     host(HostFailure::PayloadTooLarge, message)
 }
 

@@ -39,6 +39,12 @@ pub fn allocate() -> Delivery {
     }
 }
 
+/// Keeps `bytes` of memory beyond the call.
+pub fn leak(bytes: u64) -> Delivery {
+    std::mem::forget(black_box(vec![1u8; bytes as usize]));
+    delivered(None)
+}
+
 pub fn table_growth() -> Delivery {
     let mut entries = 0u64;
     loop {

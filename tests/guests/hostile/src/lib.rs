@@ -131,6 +131,7 @@ fn misbehave(call: &CallContext) -> Delivery {
         "spin-every-third" => delivered(None),
         "recursion" => burn::recursion(),
         "allocate" => burn::allocate(),
+        "leak" => burn::leak(call.number("bytes").unwrap_or(1 << 20)),
         "table-growth" => burn::table_growth(),
         "handles-leak" => burn::handles_leak(call.number("count").unwrap_or(u64::MAX)),
         "sleep" => burn::sleep(call.number("ms").unwrap_or(100)),
