@@ -36,6 +36,11 @@ enum Task {
         #[arg(long)]
         toolchain: Option<guests::Source>,
     },
+    /// Measure: `throughput`, `latency`, `memory`, `calls` or `notify`, with its options.
+    Bench {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Start a PostgreSQL for one command: `cargo xtask with-postgres -- cargo test …`.
     WithPostgres {
         #[arg(required = true, last = true)]
@@ -52,6 +57,7 @@ fn main() -> Result<()> {
             println!("{}", folder.display());
             Ok(())
         }
+        Task::Bench { arguments } => test::bench(&arguments),
         Task::WithPostgres { command } => test::with_postgres(&command),
     }
 }

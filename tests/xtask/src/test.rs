@@ -67,3 +67,10 @@ pub fn with_postgres(words: &[String]) -> Result<()> {
         command.env("OUTHAUL_GUESTS", guests::folder()).env("OUTHAUL_VERIFIERS", setup::verifiers_folder()),
     )
 }
+
+/// Runs the benchmark, optimised, beside a server of its own.
+pub fn bench(arguments: &[String]) -> Result<()> {
+    guests::build_all()?;
+    let cargo = "cargo run --release --package outhaul-bench --".split(' ').map(str::to_owned);
+    with_postgres(&cargo.chain(arguments.iter().cloned()).collect::<Vec<_>>())
+}
