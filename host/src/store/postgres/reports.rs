@@ -23,20 +23,20 @@ impl PostgresStore {
 
     pub(super) async fn list(&self, filter: &DeliveryFilter) -> StoreResult<Vec<DeliveryRow>> {
         let mut work = self.one().await?;
-        let events = match &filter.event_id {
-            Some(id) => Some(self.events(work.connection(), filter.tenant.as_deref(), id).await?),
-            None => None,
+        let query = match &filter.event_id {
+            Some(id) => {
+                let events = self.events(work.connection(), filter.tenant.as_deref(), id).await?;
+                sqlx::query(self.statements.deliveries_of_events.clone()).bind(events)
+            }
+            None => sqlx::query(self.statements.deliveries.clone()).bind(&filter.tenant),
         };
-        let limit = i64::from(filter.limit);
-        let rows = sqlx::query(self.statements.deliveries.clone())
+        let rows = query
             .persistent(false)
-            .bind(events)
-            .bind(&filter.tenant)
             .bind(&filter.destination)
             .bind(&filter.topic)
             .bind(filter.status.map(DeliveryStatus::code))
             .bind(filter.after.map(|seq| seq.0))
-            .bind(limit)
+            .bind(i64::from(filter.limit))
             .fetch_all(work.connection())
             .await
             .map_err(map)?;
@@ -58,10 +58,8 @@ impl PostgresStore {
             .map_err(map)?;
         let Some(event) = event else { return Ok(None) };
         let seq: i64 = event.try_get("seq").map_err(map)?;
-        let deliveries = sqlx::query(self.statements.deliveries.clone())
-            .persistent(false)
+        let deliveries = sqlx::query(self.statements.deliveries_of_events.clone())
             .bind(vec![seq])
-            .bind(None::<String>)
             .bind(None::<String>)
             .bind(None::<String>)
             .bind(None::<i16>)

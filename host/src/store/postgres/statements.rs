@@ -74,6 +74,7 @@ statements! {
     resume_by_operator = "resume_by_operator";
     find_events = "find_events";
     deliveries = "deliveries";
+    deliveries_of_events = "deliveries_of_events";
     event = "event";
     attempts = "attempts";
     cancel = "cancel";

@@ -1,6 +1,6 @@
--- Deliveries of the events $1, the tenant $2, the destination $3, the topic $4, the status $5, of
--- events after $6, each where it is given; at most $7. Planned anew for each question, so that
--- what is not given falls away.
+-- Deliveries of the tenant $1, the destination $2, the topic $3, the status $4, of events after $5,
+-- each where it is given; at most $6. Planned anew for each question, so that what is not given
+-- falls away.
 select d.event_seq,
        d.tenant_id,
        event.event_id,
@@ -24,13 +24,11 @@ select d.event_seq,
 from {schema}outbox_delivery d
 join {schema}outbox_event event on event.seq = d.event_seq
 join {schema}outbox_destination destination on destination.id = d.destination_id
-where ($1::bigint[] is null
-       or (d.event_seq = any ($1) and d.destination_id = any (array(select id from {schema}outbox_destination))))
-  and ($2::text is null or d.tenant_id = $2)
-  and ($3::text is null
-       or d.destination_id = (select id from {schema}outbox_destination where name = $3))
-  and ($4::text is null or event.topic = $4)
-  and ($5::smallint is null or d.status = $5)
-  and ($6::bigint is null or d.event_seq > $6)
+where ($1::text is null or d.tenant_id = $1)
+  and ($2::text is null
+       or d.destination_id = (select id from {schema}outbox_destination where name = $2))
+  and ($3::text is null or event.topic = $3)
+  and ($4::smallint is null or d.status = $4)
+  and ($5::bigint is null or d.event_seq > $5)
 order by d.event_seq, d.destination_id
-limit $7
+limit $6
