@@ -1,11 +1,17 @@
 //! The promises on PostgreSQL, and those that only it can make.
 
+mod keys;
+mod producers;
+mod schema;
+mod trouble;
+mod wake;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use outhaul::domain::Timestamp;
+use outhaul::domain::{DestinationId, Timestamp};
 use outhaul::store::postgres::{PostgresOptions, PostgresStore};
-use outhaul::store::{NewEvent, Schema, Store};
+use outhaul::store::{ClaimRequest, NewEvent, Order, Schema, Store, Which};
 use outhaul_tests::postgres::{TestDatabase, run};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -55,6 +61,20 @@ impl PostgresDatabase {
 
 pub fn options(url: &str) -> PostgresOptions {
     PostgresOptions { clock_sql: Some(CLOCK.to_owned()), ..PostgresOptions::new(url) }
+}
+
+/// A claim by the real clock.
+pub fn request(destination: DestinationId) -> ClaimRequest {
+    ClaimRequest {
+        host_id: "host-a".to_owned(),
+        destination,
+        limit: 10,
+        lease: crate::scene::LEASE,
+        order: Order::None,
+        max_attempts: 3,
+        which: Which::Ordinary,
+        probe: None,
+    }
 }
 
 async fn open_store(database: &TestDatabase) -> PostgresStore {

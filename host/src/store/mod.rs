@@ -8,7 +8,6 @@
 pub mod memory;
 mod operate;
 pub mod postgres;
-mod sql;
 pub mod sqlite;
 mod types;
 

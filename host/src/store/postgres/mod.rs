@@ -4,6 +4,7 @@
 //! rows first, in one order, and its keys after them. So nobody waits in a circle.
 
 mod claim;
+mod dialect;
 mod errors;
 mod lanes;
 mod operate;
@@ -29,8 +30,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, SqlSafeStr, SqlStr, Transaction};
 
-use super::sql::Dialect;
 use super::*;
+use dialect::Dialect;
 use errors::map;
 use pgtime::PgTime;
 use statements::Statements;

@@ -2,7 +2,7 @@
 
 use sqlx::SqlStr;
 
-use crate::store::sql::Dialect;
+use super::dialect::Dialect;
 
 /// The predicates of the two due indexes, word for word as the migration has them: a due delivery
 /// that still has its token is a claim that expired, and its loss counts already.
