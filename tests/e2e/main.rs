@@ -10,3 +10,4 @@ mod killed;
 mod receiver;
 mod shutdown;
 mod two_hosts;
+mod verified;

@@ -9,8 +9,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response};
 use axum::routing::any;
 use axum::{Router, body::to_bytes};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,16 +24,6 @@ pub struct Received {
 impl Received {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("a header in ASCII"))
-    }
-
-    /// The line that the verifiers read.
-    pub fn to_json_line(&self) -> String {
-        let headers: serde_json::Map<String, serde_json::Value> = self
-            .headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").into()))
-            .collect();
-        serde_json::json!({ "headers": headers, "body": STANDARD.encode(&self.body) }).to_string()
     }
 }
 

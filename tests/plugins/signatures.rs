@@ -1,15 +1,12 @@
 //! The http plugin's signatures, judged by libraries that know nothing of Outhaul.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use outhaul_tests::verifiers::{Request, arguments, assert_refused, assert_verified};
 use serde_json::json;
 
 use crate::harness::{call, http};
-use crate::receiver::{Received, Receiver};
+use crate::receiver::Receiver;
 
 const OLD_KEY: &str = "whsec_b2xkIGtleSBvZiAzMiBieXRlcyBmb3IgdGhlIHRlc3Q=";
 const NEW_KEY: &str = "whsec_bmV3IGtleSBvZiAzMiBieXRlcyBmb3IgdGhlIHRlc3Q=";
@@ -40,7 +37,7 @@ fn public((_, public): (&str, &str)) -> String {
 }
 
 /// Sends a few events, some awkward, and returns what the receiver got.
-async fn signed_requests(keys: &[&[u8]], algorithms: &[&str]) -> Vec<Received> {
+async fn signed_requests(keys: &[&[u8]], algorithms: &[&str]) -> Vec<Request> {
     let folder = tempfile::tempdir().unwrap();
     let receiver = Receiver::accepting().await;
     let signing = json!({ "secret": "signing", "algorithms": algorithms });
@@ -56,55 +53,7 @@ async fn signed_requests(keys: &[&[u8]], algorithms: &[&str]) -> Vec<Received> {
     }
     let received = receiver.received();
     assert_eq!(received.len(), payloads.len());
-    received
-}
-
-/// The environment with the independent libraries. Without it nothing is shown, so it is no choice.
-fn python() -> PathBuf {
-    let folder = std::env::var_os("OUTHAUL_VERIFIERS").map(PathBuf::from).unwrap_or_else(|| {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace");
-        workspace.join("target/verifiers")
-    });
-    let python = folder.join("bin/python");
-    assert!(python.exists(), "{} is missing; run  cargo xtask test  once, which makes it", python.display());
-    python
-}
-
-fn verify(requests: &[Received], arguments: &[String]) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("verifiers/standard_webhooks.py");
-    let mut child = Command::new(python())
-        .arg(script)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("Python starts");
-    let mut input = child.stdin.take().expect("a pipe");
-    for request in requests {
-        writeln!(input, "{}", request.to_json_line()).expect("the verifier reads");
-    }
-    drop(input);
-    child.wait_with_output().expect("the verifier ends")
-}
-
-fn arguments(flag: &str, keys: &[&str]) -> Vec<String> {
-    keys.iter().flat_map(|key| [flag.to_owned(), key.to_string()]).collect()
-}
-
-fn assert_verified(requests: &[Received], arguments: &[String]) {
-    let output = verify(requests, arguments);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaints}");
-    assert_eq!(text.trim(), format!("verified {} requests", requests.len()), "{complaints}");
-}
-
-fn assert_refused(requests: &[Received], arguments: &[String]) {
-    let output = verify(requests, arguments);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    let expected = format!("{n} of {n} requests do not verify", n = requests.len());
-    assert!(!output.status.success() && complaints.contains(&expected), "{complaints}");
+    received.into_iter().map(|one| Request { headers: one.headers, body: one.body }).collect()
 }
 
 #[tokio::test]
@@ -136,7 +85,7 @@ async fn pynacl_accepts_v1a_of_each_key() {
 #[tokio::test]
 async fn a_changed_body_id_or_time_is_refused() {
     let requests = signed_requests(&[NEW_KEY.as_bytes()], &["hmac-sha256"]).await;
-    let change = |change: &dyn Fn(&mut Received)| {
+    let change = |change: &dyn Fn(&mut Request)| {
         let mut changed = requests.clone();
         changed.iter_mut().for_each(change);
         assert_refused(&changed, &arguments("--hmac", &[NEW_KEY]));
@@ -146,7 +95,7 @@ async fn a_changed_body_id_or_time_is_refused() {
         request.headers.insert("webhook-id", "another".parse().unwrap());
     });
     change(&|request| {
-        let time: u64 = request.header("webhook-timestamp").unwrap().parse().unwrap();
+        let time: u64 = request.headers["webhook-timestamp"].to_str().unwrap().parse().unwrap();
         request.headers.insert("webhook-timestamp", (time + 1).into());
     });
 }

@@ -5,3 +5,4 @@ pub mod guests;
 pub mod http;
 pub mod postgres;
 pub mod tls;
+pub mod verifiers;
