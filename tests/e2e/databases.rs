@@ -90,12 +90,17 @@ impl Scene {
         self.folder.path()
     }
 
-    /// Writes a config with the outbox of this scene, in front of `rest`. Leases are as short as
-    /// their arithmetic allows, so that a takeover is soon seen.
+    /// Writes a config with the outbox of this scene, in front of `rest`.
     pub fn write_config(&self, rest: &str) -> PathBuf {
+        self.write_config_with("", "", rest)
+    }
+
+    /// The same, with further keys of `[outbox]` and `[server]`. Timeouts are short, so that leases
+    /// can be, and a takeover is soon seen.
+    pub fn write_config_with(&self, outbox: &str, server: &str, rest: &str) -> PathBuf {
         let text = format!(
-            "version = 1\n[outbox]\nurl = \"{}\"\ntimeout = \"1s\"\npoll = \"500ms\"\n\
-             [server]\nlisten = \"127.0.0.1:0\"\n[runtime]\ncache = \"{}\"\n\
+            "version = 1\n[outbox]\nurl = \"{}\"\ntimeout = \"1s\"\npoll = \"500ms\"\n{outbox}\n\
+             [server]\nlisten = \"127.0.0.1:0\"\n{server}\n[runtime]\ncache = \"{}\"\n\
              {rest}\n",
             self.url(),
             compile_cache().display()
@@ -123,6 +128,26 @@ impl Scene {
             Database::Postgres { .. } => {
                 Producer::Postgres(PgConnection::connect(&self.url()).await.expect("the database opens"))
             }
+        }
+    }
+}
+
+impl Drop for Scene {
+    /// A server of one's own is thrown away whole; one that lives on must not fill up.
+    fn drop(&mut self) {
+        let Database::Postgres { server, name } = &self.database else { return };
+        let (server, sql) = (server.clone(), format!("drop database if exists {name} with (force)"));
+        // On a thread without a runtime, since this may run inside one.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut connection = PgConnection::connect(&server).await?;
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;
+                Ok::<_, anyhow::Error>(())
+            })
+        });
+        if !matches!(dropping.join(), Ok(Ok(()))) {
+            eprintln!("the test's database {name} is left on the server");
         }
     }
 }

@@ -98,9 +98,13 @@ impl Host {
     }
 
     pub fn terminate(&self) {
+        self.signal(libc::SIGTERM);
+    }
+
+    pub fn signal(&self, signal: i32) {
         let pid = i32::try_from(self.child.id()).expect("a process id");
         // SAFETY: kill only takes numbers, and the process is our own child that was not waited for.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
     pub fn wait(mut self) -> ExitStatus {
@@ -116,10 +120,15 @@ impl Host {
 
     /// Status and body of a GET on the host's server.
     pub async fn get(&self, path: &str) -> (u16, String) {
+        self.get_with(path, "").await
+    }
+
+    /// The same with further header lines, each ended by CR LF.
+    pub async fn get_with(&self, path: &str, headers: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let address = self.base.strip_prefix("http://").expect("the host is ready");
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("the server answers");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).await.expect("the request is sent");
         let mut response = String::new();
         stream.read_to_string(&mut response).await.expect("the response is text");

@@ -9,5 +9,6 @@ mod host;
 mod killed;
 mod receiver;
 mod shutdown;
+mod tool;
 mod two_hosts;
 mod verified;

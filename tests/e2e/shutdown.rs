@@ -9,6 +9,8 @@ use crate::receiver::Receiver;
 on_both!(
     s40_a_drain_waits_for_what_runs_and_starts_nothing_more,
     s40_calls_that_outlast_the_drain_keep_their_lease_and_the_next_host_takes_over,
+    a_second_signal_ends_the_host_at_once_and_loses_nothing,
+    a_hangup_tells_what_changed_on_disk_and_disturbs_no_delivery,
 );
 
 async fn s40_a_drain_waits_for_what_runs_and_starts_nothing_more(scene: Scene) {
@@ -59,4 +61,46 @@ async fn s40_calls_that_outlast_the_drain_keep_their_lease_and_the_next_host_tak
         let outcomes: Vec<&str> = report.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
         assert_eq!(outcomes, ["lost", "delivered"], "{}", row.event_id);
     }
+}
+
+async fn a_second_signal_ends_the_host_at_once_and_loses_nothing(scene: Scene) {
+    scene.migrate().await;
+    let receiver = Receiver::holding().await;
+    let relay = "[relay]\ndrain = \"100s\"\nlease = \"4s\"\nmargin = \"500ms\"\n";
+    let config = scene.write_config(&format!("{relay}{}", receiver.destination("concurrency = 2\n")));
+    scene.producer().await.insert("order.created", "o", 3).await;
+    let mut host = Host::start(&config);
+    receiver.wait_for(2).await;
+    host.signal(libc::SIGINT);
+    host.wait_for_record("draining: no more claims");
+    host.terminate();
+    assert_eq!(host.wait().code(), Some(1), "the drain had 100 s left");
+
+    receiver.allow(usize::MAX);
+    let next = Host::start(&config);
+    let stores = scene.stores().await;
+    until_delivered(&stores, 3).await;
+    next.stop();
+    let mut attempts: Vec<u32> = deliveries(&stores).await.iter().map(|row| row.attempts).collect();
+    attempts.sort();
+    assert_eq!(attempts, [1, 2, 2]);
+}
+
+async fn a_hangup_tells_what_changed_on_disk_and_disturbs_no_delivery(scene: Scene) {
+    scene.migrate().await;
+    let receiver = Receiver::start().await;
+    let config = scene.write_config(&receiver.destination(""));
+    let mut host = Host::start(&config);
+    host.signal(libc::SIGHUP);
+    host.wait_for_record("the config on disk is the one that runs");
+    scene.write_config(&receiver.destination("concurrency = 3\n"));
+    host.signal(libc::SIGHUP);
+    let record = host.wait_for_record("the config on disk differs; restart the host to apply it");
+    assert_eq!(record["fields"]["changes"], "destination.hook changed");
+    std::fs::write(&config, "version = 1\n[outbox]\nur = 1\n").unwrap();
+    host.signal(libc::SIGHUP);
+    host.wait_for_record("the config on disk can't be used; the host goes on with the one it has");
+    scene.producer().await.insert("order.created", "o", 1).await;
+    until_delivered(&scene.stores().await, 1).await;
+    host.stop();
 }

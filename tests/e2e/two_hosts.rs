@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use outhaul::store::DeliveryStatus;
 
-use crate::databases::{Scene, deliveries, until_delivered};
+use crate::databases::{Scene, deliveries, until, until_delivered};
 use crate::host::Host;
 use crate::receiver::Receiver;
 
 on_both!(
     two_hosts_deliver_each_of_5000_events_exactly_once,
     a_killed_hosts_deliveries_are_taken_over_within_lease_and_poll,
+    s7_a_second_host_started_while_slow_deliveries_run_repeats_none_of_them,
 );
 
 async fn two_hosts_deliver_each_of_5000_events_exactly_once(scene: Scene) {
@@ -77,4 +78,34 @@ async fn a_killed_hosts_deliveries_are_taken_over_within_lease_and_poll(scene: S
         let late = taken_at.since(lease_until);
         assert!(late.as_millis() <= 1_500, "{} waited {late:?} after its lease", row.event_id);
     }
+}
+
+async fn s7_a_second_host_started_while_slow_deliveries_run_repeats_none_of_them(scene: Scene) {
+    const EVENTS: usize = 20;
+    scene.migrate().await;
+    let receiver = Receiver::holding().await;
+    let more = "concurrency = 20\nlease = \"4s\"\nmargin = \"500ms\"\nlimits = { call = \"60s\" }\n";
+    let config = scene.write_config(&receiver.destination(more));
+    scene.producer().await.insert("order.created", "o", EVENTS).await;
+    let first = Host::start(&config);
+    receiver.wait_for(EVENTS).await;
+    let stores = scene.stores().await;
+    let first_leases: Vec<_> = deliveries(&stores).await.iter().filter_map(|row| row.lease_until).collect();
+    assert_eq!(first_leases.len(), EVENTS);
+    let second = Host::start(&config);
+
+    // By the database's clock every lease of the first claim is over, and only renewal held them.
+    let last = *first_leases.iter().max().expect("not empty");
+    until("the first leases have ended", async || {
+        (stores.store.now().await.expect("the database answers") > last).then_some(())
+    })
+    .await;
+    assert_eq!(receiver.received().len(), EVENTS, "the second host started none of them");
+    receiver.allow(usize::MAX);
+    until_delivered(&stores, EVENTS).await;
+    first.stop();
+    second.stop();
+    assert!(receiver.times_by_id().values().all(|times| *times == 1));
+    let rows = deliveries(&stores).await;
+    assert!(rows.iter().all(|row| row.attempts == 1 && row.lost == 0 && row.fence == 1), "{rows:?}");
 }

@@ -183,12 +183,12 @@ fn settle(ctx: &Context, flight: &Flight, ended: &Ended, verdict: &Verdict, sett
         Settlement::Recorded => {}
         Settlement::Fenced => {
             ctx.metrics.fenced.get_or_create(&by(destination)).inc();
-            tracing::warn!(outcome, message, "fenced: the claim was no longer ours when it ended");
+            tracing::warn!(outcome, detail = message, "fenced: the claim was no longer ours when it ended");
             return;
         }
         Settlement::Unknown => {
             ctx.metrics.unreported.get_or_create(&by(destination)).inc();
-            tracing::warn!(outcome, message, "the end of the attempt could not be recorded in time");
+            tracing::warn!(outcome, detail = message, "the end of the attempt could not be recorded in time");
             return;
         }
     }
@@ -201,13 +201,13 @@ fn settle(ctx: &Context, flight: &Flight, ended: &Ended, verdict: &Verdict, sett
         Write::Dead(reason) => {
             let reason = reason.as_str();
             ctx.metrics.dead.get_or_create(&by_reason(destination, reason)).inc();
-            tracing::warn!(outcome, message, reason, "dead letter");
+            tracing::warn!(outcome, detail = message, reason, "dead letter");
         }
         Write::Retry(wait) => {
-            tracing::info!(outcome, message, ?wait, "another attempt follows");
+            tracing::info!(outcome, detail = message, ?wait, "another attempt follows");
             ctx.questions.ask_after(*wait, &*ctx.clock);
         }
-        Write::Defer => tracing::info!(outcome, message, "deferred"),
+        Write::Defer => tracing::info!(outcome, detail = message, "deferred"),
     }
     let is_finished = matches!(verdict.write, Write::Delivered | Write::Dead(_));
     if is_finished && flight.spec.settings.order != Order::None && flight.claimed.event.key.is_some() {
