@@ -111,10 +111,10 @@ impl GuestThreads {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.max(1))
             .thread_name("outhaul-guest")
-            // A guest holds its thread for a tick at a time; by the defaults, sockets and timers
-            // would wait for 61 of them.
-            .event_interval(1)
-            .global_queue_interval(1)
+            // A guest holds its thread for a tick at a time; by the default, sockets and timers would
+            // be looked at after 61 of them.
+            .event_interval(4)
+            .global_queue_interval(4)
             .enable_all()
             .build()
             .context("the guests' threads can't start")?;

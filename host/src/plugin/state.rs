@@ -21,6 +21,9 @@ use crate::clock::SharedClock;
 /// its limit, so that a verbose plugin is cut rather than stopped.
 const HOSTCALL_BYTES_MAX: usize = 32 << 20;
 
+/// The most random bytes a guest gets in one call; asking for more traps.
+const RANDOM_BYTES_MAX: u64 = 1 << 20;
+
 pub struct GuestState {
     wasi: WasiCtx,
     http_ctx: WasiHttpCtx,
@@ -63,6 +66,7 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
     let log = Arc::new(GuestLog::new(parts.log.clone()));
     let mut wasi = WasiCtx::builder();
     wasi.stdout(log.stream(StdStream::Out)).stderr(log.stream(StdStream::Err));
+    wasi.max_random_size(RANDOM_BYTES_MAX);
     wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles as usize);
