@@ -179,12 +179,11 @@ impl Producer for PostgresProducer {
 impl SqlDatabase for PostgresDatabase {
     async fn execute(&self, sql: &str) -> Result<u64, String> {
         let mut connection = self.connection().await;
-        let done = sqlx::query(AssertSqlSafe(sql.to_owned()))
-            .execute(&mut connection)
-            .await
-            .map_err(|error| error.to_string())?;
+        let done = sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await;
+        // An error is told before its transaction has let its locks go; the next answer is after.
+        connection.ping().await.map_err(|error| error.to_string())?;
         connection.close().await.map_err(|error| error.to_string())?;
-        Ok(done.rows_affected())
+        done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
     }
 
     fn bytes_literal(&self, text: &str) -> String {

@@ -1,6 +1,6 @@
 //! What a producer may do, and whose clock counts.
 
-use outhaul::store::{Settled, Store};
+use outhaul::store::Settled;
 use outhaul_tests::postgres::run;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 

@@ -136,3 +136,25 @@ async fn behind_a_pooler_every_statement_pins_what_it_needs_by_itself() {
     assert_eq!(scene.row("b").await.finished_at, Some(crate::scene::at(100)));
     assert_eq!(scene.store.sweep(&[scene.shop], 100).await.expect("sweep"), Default::default());
 }
+
+#[tokio::test]
+async fn a_text_with_nul_and_a_report_that_comes_twice_in_a_batch_fail_nothing() {
+    let database = PostgresDatabase::open().await;
+    let scene = Scene::open(&database).await;
+    scene.insert_ids(&["a", "b"]).await;
+    let claimed = scene.claim("host-a").await;
+    let mut odd = answer(&claimed[0], Write::Retry(Duration::ZERO));
+    odd.record.message = "half\0way".to_owned();
+    let twice = answer(&claimed[1], Write::Delivered);
+    let settled = scene.store.acknowledge(&[odd, twice.clone(), twice]).await.expect("acknowledge");
+    assert_eq!(settled[0], Settled::Recorded);
+    assert_eq!(
+        settled[1..].iter().filter(|settled| **settled == Settled::Recorded).count(),
+        1,
+        "{settled:?}"
+    );
+    assert_eq!(scene.row("a").await.last_error.as_deref(), Some("later: half\u{FFFD}way"));
+    let history = scene.report("b").await.attempts;
+    assert_eq!(history.len(), 1);
+    assert!(!history[0].uncertain, "the report that was recorded is the one that is kept");
+}

@@ -9,6 +9,8 @@ const READ_ONLY: &str = "25006";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 const WRONG_LOGIN_CLASS: &str = "28";
 const NO_SUCH_DATABASE: &str = "3D000";
+/// A statement that was prepared on another session, or is prepared on this one already.
+const POOLED: [&str; 2] = ["26000", "42P05"];
 const MISSING_TABLE: [&str; 4] = ["42P01", "42703", "42883", "3F000"];
 
 pub(super) fn map(error: sqlx::Error) -> StoreError {
@@ -36,6 +38,11 @@ fn classify(code: &str, message: String) -> StoreError {
         StoreError::Unavailable(message)
     } else if code.starts_with(WRONG_LOGIN_CLASS) || code == NO_SUCH_DATABASE {
         StoreError::Unavailable(format!("{message}; check outbox.url"))
+    } else if POOLED.contains(&code) {
+        StoreError::Unavailable(format!(
+            "{message}: a pooler in transaction mode seems to be in between; set outbox.pooler = true, or let it keep \
+             prepared statements"
+        ))
     } else if MISSING_TABLE.contains(&code) {
         StoreError::Schema(format!(
             "{message}: the outbox tables are not as this host knows them; run `outhaul migrate`, and check \
@@ -69,6 +76,8 @@ mod tests {
             assert!(matches!(classify(code, code.to_owned()), StoreError::Unavailable(_)), "{code}");
         }
         assert!(matches!(classify("42601", String::new()), StoreError::Fault(_)));
+        let StoreError::Unavailable(text) = classify("26000", String::new()) else { panic!() };
+        assert!(text.contains("outbox.pooler = true"), "{text}");
         let StoreError::Schema(text) = classify("42P01", "relation missing".to_owned()) else { panic!() };
         assert!(text.contains("outhaul migrate"), "{text}");
     }

@@ -65,10 +65,13 @@ history as (
     insert into {schema}outbox_attempt as a
         (event_seq, destination_id, fence, attempt, host, started_at, ended_at, outcome, code, message, uncertain,
          component_digest)
-    select r.event_seq, r.destination_id, r.fence, r.attempt, r.host, r.started_at, r.ended_at, r.outcome, r.code,
+    -- Once an attempt, should a batch report it twice: the report that was recorded.
+    select distinct on (r.event_seq, r.destination_id, r.fence)
+           r.event_seq, r.destination_id, r.fence, r.attempt, r.host, r.started_at, r.ended_at, r.outcome, r.code,
            r.message, r.uncertain or settled.place is null, r.component_digest
     from result r
     left join settled using (place)
+    order by r.event_seq, r.destination_id, r.fence, settled.place, r.place
     on conflict (event_seq, destination_id, fence) do update
     set attempt = excluded.attempt,
         host = excluded.host,
