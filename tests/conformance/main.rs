@@ -17,3 +17,4 @@ mod producers;
 mod routing;
 mod scene;
 mod sqlite;
+mod sqlite_only;

@@ -116,20 +116,34 @@ impl SqliteStore {
         sql: &SqlStr,
         action: &str,
         who: &str,
-    ) -> Work<u64> {
+    ) -> StoreResult<u64> {
         target.require_one()?;
         let mut slice = Slice { status, after: (i64::MIN, i64::MIN), limit: BATCH, also_expired: true };
         let mut total = 0;
         loop {
-            let mut tx = self.begin().await?;
-            let found = self.targets(&mut tx, target, slice).await?;
-            let Some(last) = found.last() else { return Ok(total) };
-            slice.after = (last.destination, last.event);
-            let count = self.change(&mut tx, sql, &found).await?;
-            self.act(&mut tx, who, action, &target.describe(), count).await?;
-            tx.commit().await?;
+            let batch = self.act_on_batch(target, slice, sql, action, who);
+            let Some((count, last)) = self.limited(batch).await? else { return Ok(total) };
+            slice.after = last;
             total += count;
         }
+    }
+
+    /// How many it changed, and where it ended; None if the target means no more.
+    async fn act_on_batch(
+        &self,
+        target: &Target,
+        slice: Slice,
+        sql: &SqlStr,
+        action: &str,
+        who: &str,
+    ) -> Work<Option<(u64, (i64, i64))>> {
+        let mut tx = self.begin().await?;
+        let found = self.targets(&mut tx, target, slice).await?;
+        let Some(last) = found.last() else { return Ok(None) };
+        let count = self.change(&mut tx, sql, &found).await?;
+        self.act(&mut tx, who, action, &target.describe(), count).await?;
+        tx.commit().await?;
+        Ok(Some((count, (last.destination, last.event))))
     }
 
     pub(super) async fn discard_dead(&self, target: &Target, limit: u32, who: &str) -> Work<u64> {

@@ -105,6 +105,12 @@ impl SqliteStore {
         self.sql.all().into_iter().map(|(name, sql)| (name, sql.as_str().to_owned())).collect()
     }
 
+    /// The durability of this host's commits, as the writer's connection has it: 2 is FULL.
+    pub async fn synchronous(&self) -> StoreResult<i64> {
+        self.limited(async { Ok(query("PRAGMA synchronous").fetch_one(&self.writer).await?.try_get(0)?) })
+            .await
+    }
+
     async fn begin(&self) -> Work<Transaction<'static, Sqlite>> {
         Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
     }

@@ -42,12 +42,12 @@ impl Operate for SqliteStore {
     }
 
     async fn cancel(&self, target: &Target, who: &str) -> StoreResult<u64> {
-        self.limited(self.act_on_all(target, DeliveryStatus::Pending, &self.sql.cancel, "cancel", who)).await
+        self.act_on_all(target, DeliveryStatus::Pending, &self.sql.cancel, "cancel", who).await
     }
 
     async fn redeliver(&self, target: &Target, who: &str) -> StoreResult<u64> {
         let act = self.act_on_all(target, DeliveryStatus::Delivered, &self.sql.redeliver, "redeliver", who);
-        let redelivered = self.limited(act).await;
+        let redelivered = act.await;
         self.announce();
         redelivered
     }

@@ -1,7 +1,7 @@
 //! Housekeeping, in rounds of a bounded size: each part first looks through a reader, and takes the
 //! write lock only when there is something to write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use sqlx::{Row, SqliteConnection, query};
@@ -20,7 +20,8 @@ const WINDOW: i64 = 1_000;
 pub(super) struct Cursors {
     unrouted: i64,
     orphans: i64,
-    parked: (String, String),
+    /// By destination: the last (tenant, key) looked at.
+    parked: BTreeMap<i64, (String, String)>,
 }
 
 impl SqliteStore {
@@ -189,7 +190,7 @@ impl SqliteStore {
         left: u64,
     ) -> Work<BTreeSet<(i64, String, String)>> {
         let mut keys = BTreeSet::new();
-        let mut after = self.cursor(|cursors| std::mem::take(&mut cursors.parked));
+        let mut after = self.cursor(|cursors| cursors.parked.remove(&destination.0)).unwrap_or_default();
         // From the start again when the pass came to its end, but only once a round.
         let mut wrapped = after == (String::new(), String::new());
         while (keys.len() as u64) < left.min(200) {
@@ -213,7 +214,7 @@ impl SqliteStore {
                 }
             }
         }
-        self.cursor(|cursors| cursors.parked = after);
+        self.cursor(|cursors| cursors.parked.insert(destination.0, after));
         Ok(keys)
     }
 }
