@@ -108,6 +108,8 @@ CREATE INDEX outbox_delivery_due ON outbox_delivery (destination_id, due_at, eve
 -- Deliveries that may have killed the process twice.
 CREATE INDEX outbox_delivery_due_suspect ON outbox_delivery (destination_id, due_at, event_seq)
     WHERE status = 0 AND parked = 0 AND lost + (claim_token IS NOT NULL) >= 2;
+-- What a status counts and a cancel walks.
+CREATE INDEX outbox_delivery_pending ON outbox_delivery (destination_id, event_seq) WHERE status = 0;
 -- The order of a key: its unfinished deliveries, its dead ones, its leases, and who is parked.
 CREATE INDEX outbox_delivery_key ON outbox_delivery (destination_id, tenant_id, partition_key, event_seq)
     WHERE status = 0 AND partition_key IS NOT NULL;

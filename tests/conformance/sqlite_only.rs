@@ -11,7 +11,7 @@ use outhaul::store::*;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Executor, Row, query};
 
-use crate::harness::{Database, SqlDatabase};
+use crate::harness::SqlDatabase;
 use crate::scene::*;
 use crate::sqlite::SqliteDatabase;
 

@@ -2,3 +2,4 @@
 //! done: no walk over a table, no sort of the backlog, a bounded number of rows looked at.
 
 mod postgres;
+mod sqlite;

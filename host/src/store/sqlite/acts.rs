@@ -204,19 +204,11 @@ impl SqliteStore {
         for id in ids.into_iter().filter(|id| *id >= slice.after.0) {
             let left = slice.limit - found.len() as u32;
             let after = if id == slice.after.0 { slice.after.1 } else { i64::MIN };
+            let lane = |sql: &SqlStr| query(sql.clone()).bind(id).bind(&target.tenant).bind(after).bind(left);
             let statement = match slice.status {
-                DeliveryStatus::Dead => query(self.sql.dead_of_lane.clone())
-                    .bind(id)
-                    .bind(&target.tenant)
-                    .bind(after)
-                    .bind(left)
-                    .bind(slice.also_expired),
-                status => query(self.sql.targets_of_lane.clone())
-                    .bind(status.code())
-                    .bind(id)
-                    .bind(&target.tenant)
-                    .bind(after)
-                    .bind(left),
+                DeliveryStatus::Dead => lane(&self.sql.dead_of_lane).bind(slice.also_expired),
+                DeliveryStatus::Delivered => lane(&self.sql.delivered_of_lane),
+                _ => lane(&self.sql.pending_of_lane),
             };
             for row in &statement.fetch_all(&mut *tx).await? {
                 found.push(Found::read(row)?);

@@ -119,18 +119,18 @@ impl SqliteStore {
                 .await?;
         }
         if !plan.buried.is_empty() {
-            let buried: Vec<_> = plan.buried.iter().map(|(seq, reason)| (seq.0, reason.as_str())).collect();
+            let rows = plan.buried.iter().map(|(seq, reason)| (destination, seq.0, reason.as_str()));
+            let buried: Vec<_> = rows.collect();
             query(self.sql.bury.clone())
-                .bind(destination)
                 .bind(json!(buried).to_string())
                 .bind(now.0)
                 .execute(&mut **tx)
                 .await?;
         }
         if !plan.parked.is_empty() {
+            let parked: Vec<_> = plan.parked.iter().map(|(seq, until)| (destination, seq, until)).collect();
             query(self.sql.park.clone())
-                .bind(destination)
-                .bind(json!(plan.parked).to_string())
+                .bind(json!(parked).to_string())
                 .bind(now.0)
                 .execute(&mut **tx)
                 .await?;

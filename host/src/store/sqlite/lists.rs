@@ -41,8 +41,11 @@ impl SqliteStore {
                     .bind(json!(ids).to_string())
             }
             None => {
-                let is_dead = filter.status == Some(DeliveryStatus::Dead);
-                let sql = if is_dead { &self.sql.list_dead } else { &self.sql.list };
+                let sql = match filter.status {
+                    Some(DeliveryStatus::Dead) => &self.sql.list_dead,
+                    Some(DeliveryStatus::Pending) => &self.sql.list_pending,
+                    _ => &self.sql.list,
+                };
                 query(sql.clone()).bind(json!(ids).to_string()).bind(&filter.tenant)
             }
         };

@@ -63,6 +63,7 @@ statements! {
     create_lane = create_lane;
     data_version = data_version;
     dead_of_lane = dead_of_lane;
+    delivered_of_lane = delivered_of_lane;
     destinations = destinations;
     discard = discard;
     drop_probe = drop_probe;
@@ -80,6 +81,7 @@ statements! {
     list = list;
     list_dead = list_dead;
     list_of_events = list_of_events;
+    list_pending = list_pending;
     newest_event = newest_event;
     next_parked_key = next_parked_key;
     note_deferral = note_deferral;
@@ -91,6 +93,7 @@ statements! {
     park = park;
     pause_lane = pause_lane;
     payloads = payloads;
+    pending_of_lane = pending_of_lane;
     record_action = record_action;
     record_attempts = record_attempts;
     record_lost = record_lost;
@@ -111,7 +114,6 @@ statements! {
     take_generation = take_generation;
     take_probe = take_probe;
     targets_of_events = targets_of_events;
-    targets_of_lane = targets_of_lane;
     unpark = unpark;
     unpark_unordered = unpark_unordered;
     unrouted_window = unrouted_window;

@@ -143,17 +143,13 @@ impl SqliteStore {
         let mut buried = Vec::new();
         let mut keys = BTreeSet::new();
         for row in &rows {
-            buried.push((row.try_get::<i64, _>("event_seq")?, DeadReason::Expired.as_str()));
+            let seq: i64 = row.try_get("event_seq")?;
+            buried.push((destination.0, seq, DeadReason::Expired.as_str()));
             if let Some(key) = maybe_text(row, "partition_key")? {
                 keys.insert((destination.0, text(row, "tenant_id")?, key));
             }
         }
-        query(self.sql.bury.clone())
-            .bind(destination.0)
-            .bind(json!(buried).to_string())
-            .bind(now.0)
-            .execute(&mut *tx)
-            .await?;
+        query(self.sql.bury.clone()).bind(json!(buried).to_string()).bind(now.0).execute(&mut *tx).await?;
         self.unpark_keys(&mut tx, keys, now).await?;
         tx.commit().await?;
         swept.expired += buried.len() as u64;

@@ -3,4 +3,3 @@ SELECT seq
 FROM outbox_event
 WHERE event_id = ?1
   AND (?2 IS NULL OR tenant_id = ?2)
-ORDER BY seq

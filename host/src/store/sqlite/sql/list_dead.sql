@@ -1,4 +1,5 @@
--- The same for dead letters only, which are few among many: walks their own index.
+-- The same for dead letters only, which are few among many: walks their own index, whatever the
+-- planner thinks of it.
 SELECT d.event_seq,
        d.tenant_id,
        e.event_id,
@@ -19,7 +20,7 @@ SELECT d.event_seq,
        d.uncertain,
        e.created_at,
        d.finished_at
-FROM outbox_delivery d
+FROM outbox_delivery d INDEXED BY outbox_delivery_dead
 CROSS JOIN outbox_event e ON e.seq = d.event_seq
 CROSS JOIN outbox_destination lane ON lane.id = d.destination_id
 WHERE d.destination_id IN (SELECT value FROM json_each(?1))

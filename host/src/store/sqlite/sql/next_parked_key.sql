@@ -3,6 +3,7 @@ SELECT tenant_id, partition_key
 FROM outbox_delivery
 WHERE destination_id = ?1
   AND parked = 1
-  AND (tenant_id, partition_key) > (?2, ?3)
-ORDER BY tenant_id, partition_key
+  -- With the last possible event: SQLite seeks to the first equal row and would walk all of the key.
+  AND (tenant_id, partition_key, event_seq) > (?2, ?3, 9223372036854775807)
+ORDER BY tenant_id, partition_key, event_seq
 LIMIT 1

@@ -1,0 +1,9 @@
+-- Up to ?4 pending deliveries of destination ?1 after event ?3, of tenant ?2 only if it is given.
+SELECT destination_id, event_seq, tenant_id, partition_key
+FROM outbox_delivery INDEXED BY outbox_delivery_pending
+WHERE destination_id = ?1
+  AND event_seq > ?3
+  AND status = 0
+  AND (?2 IS NULL OR tenant_id = ?2)
+ORDER BY event_seq
+LIMIT ?4
