@@ -94,7 +94,13 @@ async fn database(config: &Config) -> Vec<Finding> {
     };
     match tokio::time::timeout(DATABASE_TIMEOUT, look).await {
         Ok(Ok(findings)) => findings,
-        Ok(Err(error)) => vec![Finding::bad("outbox.url", format!("{error:#}"))],
+        Ok(Err(error)) => {
+            let text = format!("{error:#}");
+            vec![Finding::bad(
+                "outbox.url",
+                text.trim_start_matches("outbox.url").trim_start_matches([':', ' ']),
+            )]
+        }
         Err(_) => {
             let text = format!(
                 "the database did not answer within {} s; is it running and reachable?",

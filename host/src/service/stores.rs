@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::config::Config;
 use super::config::file::Wake;
+use super::config::{Config, redact_url};
 use crate::store::postgres::{PostgresOptions, PostgresStore};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{Operate, Schema, Store, StoreError};
+use crate::store::{Operate, Schema, Store, StoreError, StoreResult};
 
 /// One database behind the three traits.
 #[derive(Clone)]
@@ -26,6 +26,16 @@ impl Stores {
 /// may succeed.
 pub async fn open_stores(config: &Config) -> anyhow::Result<Stores> {
     let url = config.database_url().map_err(StoreError::Refused)?;
+    let shown = redact_url(&url);
+    open(config, url).await.map_err(|error| match error {
+        // The driver says what failed, but not where.
+        StoreError::Unavailable(_) => anyhow::Error::from(error)
+            .context(format!("outbox.url {shown} can't be reached; is it right, and does the database run?")),
+        _ => error.into(),
+    })
+}
+
+async fn open(config: &Config, url: String) -> StoreResult<Stores> {
     let outbox = &config.file.outbox;
     if url.starts_with("sqlite:") {
         // One connection writes; the others of the pool read.
