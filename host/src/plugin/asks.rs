@@ -74,7 +74,8 @@ fn check_import(name: &str, destination: &str) -> Result<(), String> {
     if let Some((package, lines)) = GRANTED_BY_CONFIG.iter().find(|(package, _)| *package == ask.package) {
         let lines = lines.replace("NAME", destination);
         return Err(format!(
-            "the component imports {package}, which this destination is not granted; add  {lines}"
+            "the component imports {package}, which this destination is not granted; add  {lines}  in a \
+             version of Outhaul that can grant it (this one can't yet), or build the plugin without that import"
         ));
     }
     match offered_version(&ask.package) {
