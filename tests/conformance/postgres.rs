@@ -2,6 +2,7 @@
 
 mod keys;
 mod producers;
+mod proxy;
 mod schema;
 mod trouble;
 mod wake;

@@ -9,6 +9,7 @@ use outhaul::store::{Settled, Store, StoreError};
 use outhaul_tests::postgres::run;
 use sqlx::Row;
 
+use super::proxy::Proxy;
 use super::{PostgresDatabase, options};
 use crate::harness::AnyStore;
 use crate::scene::{Scene, answer, event};
@@ -93,6 +94,34 @@ async fn recovers(store: &Arc<dyn AnyStore>) {
         }
     }
     panic!("the store did not recover");
+}
+
+#[tokio::test]
+async fn s42_a_server_that_stops_answering_is_unavailable_and_what_it_did_meanwhile_stands() {
+    let database = PostgresDatabase::open().await;
+    let scene = Scene::open(&database).await;
+    scene.insert_ids(&["a", "b"]).await;
+    let proxy = Proxy::open(database.database().url()).await;
+    let timeout = Duration::from_millis(300);
+    let options = PostgresOptions { timeout, pool: 1, ..options(proxy.url()) };
+    let postgres = Arc::new(PostgresStore::connect(&options).await.expect("connect"));
+    let store: Arc<dyn AnyStore> = postgres.clone();
+    let claimed = store.claim(&scene.request("host-a")).await.expect("claim").claimed;
+    // Prepares the statement, so that the next report is one message.
+    store.acknowledge(&[answer(&claimed[1], Write::Delivered)]).await.expect("acknowledge");
+    while postgres.pool().num_idle() == 0 {
+        tokio::task::yield_now().await;
+    }
+
+    proxy.stall();
+    let report = answer(&claimed[0], Write::Delivered);
+    let unheard = store.acknowledge(std::slice::from_ref(&report)).await.expect_err("no answer");
+    assert!(matches!(unheard, StoreError::Unavailable(_)), "{unheard}");
+    proxy.resume();
+    recovers(&store).await;
+    // Only the answer was lost, so the report again is fenced, and the history keeps the first.
+    assert_eq!(store.acknowledge(&[report]).await.expect("acknowledge"), [Settled::Fenced]);
+    assert_eq!(scene.history("a").await, [(1, 1, "delivered".to_owned(), false)]);
 }
 
 #[tokio::test]

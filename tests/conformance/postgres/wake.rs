@@ -8,10 +8,9 @@ use outhaul::store::postgres::{PostgresOptions, PostgresStore};
 use outhaul::store::{DeliveryFilter, Operate, Store};
 use outhaul_tests::postgres::run;
 use sqlx::postgres::PgListener;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+use super::proxy::Proxy;
 use super::{PostgresDatabase, options};
 use crate::harness::{Database, Isolation};
 use crate::scene::{Scene, destination, event, registration};
@@ -114,8 +113,8 @@ async fn s20_behind_a_pooler_that_swallows_notifications_one_line_says_so_and_po
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
 
-    let url = deaf_proxy(database.database().url()).await;
-    let deaf = PostgresStore::connect(&options(&url)).await.expect("connect through the proxy");
+    let proxy = Proxy::without_notifications(database.database().url()).await;
+    let deaf = PostgresStore::connect(&options(proxy.url())).await.expect("connect through the proxy");
     let _listening = deaf.wait_for_wake();
     soon("the log line", lines.written.notified()).await;
     let text = || String::from_utf8(lines.text.lock().expect("not poisoned").clone()).expect("UTF-8");
@@ -130,43 +129,4 @@ async fn s20_behind_a_pooler_that_swallows_notifications_one_line_says_so_and_po
         deaf.deliveries(&DeliveryFilter { limit: 10, ..Default::default() }).await.expect("list").len(),
         1
     );
-}
-
-/// Passes everything on but notifications, as a transaction pooler does.
-async fn deaf_proxy(url: &str) -> String {
-    let (login, address) = url.split_once('@').expect("a user");
-    let (server, path) = address.split_once('/').expect("a database");
-    let server = server.to_owned();
-    let proxy = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-    let port = proxy.local_addr().expect("address").port();
-    tokio::spawn(async move {
-        loop {
-            let (client, _) = proxy.accept().await.expect("accept");
-            let upstream = TcpStream::connect(&server).await.expect("connect to the server");
-            let (mut from_client, to_client) = client.into_split();
-            let (from_server, mut to_server) = upstream.into_split();
-            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
-            tokio::spawn(pass_all_but_notifications(from_server, to_client));
-        }
-    });
-    format!("{login}@127.0.0.1:{port}/{path}?sslmode=disable")
-}
-
-/// Each message of the server is a type, a length that counts itself, and a body.
-async fn pass_all_but_notifications(
-    mut from: tokio::net::tcp::OwnedReadHalf,
-    mut to: tokio::net::tcp::OwnedWriteHalf,
-) -> std::io::Result<()> {
-    const NOTIFICATION: u8 = b'A';
-    loop {
-        let mut head = [0; 5];
-        from.read_exact(&mut head).await?;
-        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-        let mut body = vec![0; length - 4];
-        from.read_exact(&mut body).await?;
-        if head[0] != NOTIFICATION {
-            to.write_all(&head).await?;
-            to.write_all(&body).await?;
-        }
-    }
 }
