@@ -34,7 +34,12 @@ async fn get(lane: &Lane, origin: &str) -> outhaul::domain::Outcome {
 
 async fn lane(grant: HttpGrant) -> (Lane, String) {
     let origin = grant.origin.clone();
-    (hostile(|spec| spec.http = vec![grant]).await, origin)
+    let lane = hostile(|spec| {
+        spec.http = vec![grant];
+        // A second request waits for the first one's connection, however late that is given back.
+        spec.limits.http.connections = 1;
+    });
+    (lane.await, origin)
 }
 
 #[tokio::test]

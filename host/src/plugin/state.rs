@@ -9,7 +9,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bindings::Destination;
-use super::capability::http::HttpHooks;
+use super::capability::http::{self, HttpHooks};
 use super::capability::log::{GuestLog, StdStream};
 use super::capability::secrets::Secrets;
 use super::limits::Limiter;
@@ -55,7 +55,7 @@ impl WasiHttpView for GuestState {
 pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    http::add_to_linker(&mut linker)?;
     Destination::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     Ok(linker)
 }

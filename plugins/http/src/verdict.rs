@@ -180,7 +180,7 @@ mod tests {
                 401 | 403 => Kind::Misconfigured,
                 410 => Kind::Gone,
                 429 => Kind::RateLimited,
-                502 | 503 | 504 => Kind::Unavailable,
+                502..=504 => Kind::Unavailable,
                 _ => Kind::Retry,
             };
             assert_eq!(judge(status), expected, "{status}");

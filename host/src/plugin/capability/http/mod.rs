@@ -5,6 +5,7 @@
 mod address;
 mod body;
 mod dial;
+mod handler;
 mod origin;
 mod pool;
 mod send;
@@ -17,6 +18,7 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use self::dial::{Dialer, SystemResolver};
+pub use self::handler::add_to_linker;
 use self::origin::Origin;
 use self::pool::ConnectionPool;
 use super::secrets::Secret;
