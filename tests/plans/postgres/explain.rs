@@ -22,9 +22,13 @@ pub struct Explain {
 }
 
 impl Explain {
-    pub async fn new(connection: PgConnection, store: &PostgresStore) -> Self {
+    pub async fn new(mut connection: PgConnection, store: &PostgresStore) -> Self {
         let statements =
             store.statements().into_iter().map(|(name, sql)| (name, sql.as_str().to_owned())).collect();
+        let jit: String =
+            sqlx::query_scalar("show jit").fetch_one(store.pool()).await.expect("the store's own session");
+        assert_eq!(jit, "off", "compiling takes longer than any of these statements");
+        run(&mut connection, "set jit = off").await;
         Self { connection, statements, mode: String::new() }
     }
 
@@ -85,6 +89,7 @@ impl Explain {
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
         let plan: Value = row.get(0);
         run(&mut self.connection, "rollback; deallocate hot").await;
+        println!("{name}: {} ms", plan[0]["Execution Time"]);
         plan[0]["Plan"].clone()
     }
 }

@@ -99,7 +99,7 @@ impl PostgresStore {
         let timeout_ms = options.timeout.as_millis();
         let session = format!(
             "set statement_timeout = {timeout_ms}; set lock_timeout = {timeout_ms}; set time zone 'UTC'; \
-             set default_transaction_isolation = 'read committed'"
+             set default_transaction_isolation = 'read committed'; set jit = off"
         );
         let pooler = options.pooler;
         let pool = PgPoolOptions::new()
@@ -207,7 +207,7 @@ fn begin(options: &PostgresOptions) -> SqlStr {
         let timeout_ms = options.timeout.as_millis();
         begin += &format!(
             "; set local statement_timeout = {timeout_ms}; set local lock_timeout = {timeout_ms}; \
-             set local time zone 'UTC'"
+             set local time zone 'UTC'; set local jit = off"
         );
     }
     AssertSqlSafe(begin).into_sql_str()
