@@ -1,16 +1,18 @@
 //! The real relay over the model store and scripted plugins, on a virtual clock.
 //!
-//! `scenarios` and `lanes` tell one story each; `crashes` cuts a short life at each of its steps;
+//! `leases`, `lanes`, `lanes_apart` and `endings` tell one story each; `crashes` cuts a short life at each of its steps;
 //! `random` lets one seed make hosts, faults, time and order, and checks the guarantees at each
 //! step. Replay a seed with `OUTHAUL_SIM_SEED=…`.
 
 mod chance;
 mod checks;
 mod crashes;
+mod endings;
 mod host;
 mod lanes;
+mod lanes_apart;
+mod leases;
 mod plugin;
 mod random;
-mod scenarios;
 mod weather;
 mod world;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outhaul::clock::Clock;
 use outhaul::domain::{DestinationId, EventSeq, RetryPolicy, Timestamp};
+use outhaul::relay::metrics::ByDestination;
 use outhaul::relay::{LaneSettings, RelaySettings};
 use outhaul::store::memory::{MemoryStore, MemoryTransaction, Row};
 use outhaul::store::{
@@ -199,6 +200,15 @@ fn registration(host: &str, lanes: &[SimLane]) -> HostRegistration {
         destinations: destinations.collect(),
         takeover: Takeover::IfNeverSeen,
     }
+}
+
+/// The label of a lane's numbers.
+pub fn by(destination: &str) -> ByDestination {
+    ByDestination { destination: destination.to_owned() }
+}
+
+pub fn fast_retries(max_attempts: u32) -> RetryPolicy {
+    RetryPolicy { max_attempts, base: Duration::from_millis(10), ..RetryPolicy::default() }
 }
 
 /// Runs a test on virtual time, on one thread: the same seed gives the same order of everything.
