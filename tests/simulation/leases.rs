@@ -134,6 +134,38 @@ fn a_claim_whose_answer_was_lost_costs_an_attempt_and_no_event() {
 }
 
 #[test]
+fn a_slow_reply_does_not_stretch_the_trust_in_a_lease() {
+    // Told 0.4 s late, and no later renewal arrives. A claim's lease ends at 2.0 s and the call
+    // would take effect at 2.1 s; a renewal's ends at 2.7 s and the call at 2.75 s.
+    for (late, call_millis) in [("claim", 1_700), ("renew", 2_740)] {
+        simulate(async {
+            let lane = SimLane::new(
+                "a",
+                script(move |call| match call.attempt {
+                    1 => Act::deliver(call_millis),
+                    _ => Act::deliver(1),
+                }),
+            );
+            let world = World::new(1, vec![lane]).await;
+            let ids = world.emit(0, 1).await;
+            let host = Host::start(&world, "one").await;
+            let mut was_late = false;
+            host.line.weather.set_rule(move |statement| match statement {
+                _ if statement == late && !was_late => {
+                    was_late = true;
+                    Some(Fate { after: Duration::from_millis(400), ..Fate::default() })
+                }
+                "renew" => Some(Fate { fails_before: true, ..Fate::default() }),
+                _ => None,
+            });
+            world.until_finished(&ids).await;
+            world.assert_delivered(&ids, 2);
+            assert_eq!(host.relay.metrics().lost_trust.get_or_create(&by("a")).get(), 1, "{late}");
+        });
+    }
+}
+
+#[test]
 fn an_acknowledgement_that_gets_no_answer_is_sent_again_and_the_work_is_not() {
     simulate(async {
         let world = World::new(1, vec![SimLane::new("a", script(|_| Act::deliver(1)))]).await;

@@ -176,7 +176,7 @@ async fn host_lives(world: Arc<World>, number: u64) {
         let budget = chance.between(4, 400);
         let name = format!("host-{number}-{life}");
         let host = Host::start_with(&world, &name, |settings| settings.payload_budget_bytes = budget).await;
-        let (failure, hang) = (chance.share() * 0.15, chance.share() * 0.03);
+        let (failure, hang) = (chance.share() * 0.15, chance.share() * 0.1);
         host.line.weather.storm((1, chance.between(1, 60)), failure, hang);
         tokio::time::sleep(chance.millis(500, 12_000)).await;
         if chance.happens(0.3) {

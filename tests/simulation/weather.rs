@@ -37,7 +37,7 @@ impl Weather {
     }
 
     /// Statements take a random time, fail before or after their effect with this probability, and
-    /// some hang for ten seconds on one side of it.
+    /// some hang for a while on one side of it.
     pub fn storm(&self, latency_ms: (u64, u64), failure: f64, hang: f64) {
         let mut inner = self.inner.lock().unwrap();
         (inner.latency_ms, inner.failure, inner.hang) = (latency_ms, failure, hang);
@@ -75,7 +75,11 @@ impl Weather {
             if self.chance.happens(0.5) { fate.fails_before = true } else { fate.fails_after = true }
         }
         if self.chance.happens(inner.hang) {
-            let long = Duration::from_secs(10);
+            // Longer than the margin of trust, or longer than the limit of a statement.
+            let long = match self.chance.happens(0.7) {
+                true => self.chance.millis(200, 480),
+                false => Duration::from_secs(10),
+            };
             if self.chance.happens(0.5) { fate.before = long } else { fate.after = long }
         }
         fate
