@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use outhaul::domain::{HostFailure, Outcome, RetryPolicy};
-use outhaul::store::{DeliveryStatus, LaneState, Operate};
+use outhaul::store::{DeliveryStatus, HostRegistration, LaneState, Operate, Store as _, Takeover};
 
 use crate::host::{Host, lane, lane_with};
 use crate::plugin::{Act, detail, script, unavailable};
@@ -170,6 +170,30 @@ fn a_plugin_that_cannot_configure_stops_its_lane_on_that_host_only() {
         world.until_finished(&ids).await;
         assert_eq!(world.count(DeliveryStatus::Delivered), 10);
         assert_eq!(one.relay.status().lanes[0].problem, None);
+    });
+}
+
+#[test]
+fn a_host_with_a_superseded_config_stops_a_lane_only_for_itself() {
+    simulate(async {
+        let lane = SimLane::new("a", script(|_| Act::fail(Outcome::Misconfigured(detail("401")))));
+        let world = World::new(3, vec![lane]).await;
+        let newer = HostRegistration {
+            config_digest: "two".to_owned(),
+            takeover: Takeover::UnlessCurrent,
+            ..world.registration("newer")
+        };
+        world.model.register(&newer).await.unwrap();
+        let ids = world.emit(0, 20).await;
+        let old = Host::start(&world, "old").await;
+        let told = || old.relay.status().lanes[0].problem.is_some();
+        world.watch.until("the old host stops the lane for itself", told).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(old.relay.status().config_is_superseded);
+        assert_eq!(state(&old), LaneState::Active, "the newer host goes on");
+        let calls: usize = ids.iter().map(|id| world.watch.account(*id).fences.len()).sum();
+        assert!((1..=8).contains(&calls), "{calls}");
+        assert!(ids.iter().all(|id| world.row(*id).attempts == 0));
     });
 }
 

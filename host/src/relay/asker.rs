@@ -26,6 +26,9 @@ pub(super) async fn run(ctx: Arc<Context>) {
 }
 
 async fn ask_for_ever(ctx: &Context) {
+    // A host whose config is superseded judges lanes for itself only, so nothing is claimed before
+    // it knows.
+    ctx.standing_is_known.cancelled().await;
     let mut backoff = Backoff::default();
     let mut all_at = Duration::ZERO;
     loop {

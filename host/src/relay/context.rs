@@ -45,6 +45,8 @@ pub(super) struct Context {
     /// One suspect at a time: if it kills the process, it is known who did.
     pub suspects: Arc<Semaphore>,
     pub config_is_superseded: AtomicBool,
+    /// Cancelled once it is known whether this host's config is the current one.
+    pub standing_is_known: CancellationToken,
     /// Drain, step one.
     pub stop_claiming: CancellationToken,
     /// Ends every task where it stands, as a crash would.
@@ -75,6 +77,7 @@ impl Context {
             claim_gate: Semaphore::new(CLAIMS_AT_ONCE),
             suspects: Arc::new(Semaphore::new(1)),
             config_is_superseded: AtomicBool::new(false),
+            standing_is_known: CancellationToken::new(),
             stop_claiming: CancellationToken::new(),
             end: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::backoff::Backoff;
 use super::context::Context;
-use crate::store::{ConfigStanding, LaneProblem};
+use crate::store::{ConfigStanding, LaneProblem, StoreError, StoreResult};
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -18,20 +19,28 @@ const SWEEP_LIMIT: u32 = 500;
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) async fn heartbeat(ctx: Arc<Context>) {
+    let mut backoff = Backoff::default();
     loop {
-        beat(&ctx).await;
-        tokio::time::sleep(HEARTBEAT_EVERY).await;
+        let pause = match beat(&ctx).await {
+            Err(StoreError::Unavailable(_)) => backoff.next(ctx.clock.jitter()),
+            _ => {
+                ctx.standing_is_known.cancel();
+                backoff.reset();
+                HEARTBEAT_EVERY
+            }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
-async fn beat(ctx: &Context) {
+async fn beat(ctx: &Context) -> StoreResult<()> {
     let sent_at = ctx.clock.since_boot();
     if let Ok(now) = ctx.ask("now", ctx.store.now()).await {
         ctx.database_time.calibrate(sent_at, now, ctx.clock.since_boot());
     }
     let problems = problems(ctx);
     let host_id = &ctx.settings.host_id;
-    let Ok(standing) = ctx.ask("heartbeat", ctx.store.heartbeat(host_id, &problems)).await else { return };
+    let standing = ctx.ask("heartbeat", ctx.store.heartbeat(host_id, &problems)).await?;
     let is_superseded = standing == ConfigStanding::Superseded;
     if ctx.config_is_superseded.swap(is_superseded, Relaxed) != is_superseded {
         if is_superseded {
@@ -43,6 +52,7 @@ async fn beat(ctx: &Context) {
             tracing::info!("this host's config is the current one again");
         }
     }
+    Ok(())
 }
 
 fn problems(ctx: &Context) -> Vec<LaneProblem> {
