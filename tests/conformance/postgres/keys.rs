@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outhaul::domain::{DestinationId, Write};
+use outhaul::domain::{DeadReason, DestinationId, Write};
 use outhaul::store::postgres::{PostgresOptions, PostgresStore};
 use outhaul::store::*;
 use outhaul_tests::postgres::TestDatabase;
@@ -19,7 +19,13 @@ const EVENTS_PER_KEY: usize = 40;
 /// Of each key, the operator cancels one.
 const CANCELLED: usize = KEYS;
 
+/// Its first host says nothing more of it, and its lease runs out.
+const ABANDONED: usize = 20;
+/// Rejected the first time, and redriven by the operator.
+const REJECTED: usize = 30;
+
 struct Stage {
+    on_dead: OnDead,
     store: Arc<PostgresStore>,
     lane: DestinationId,
     /// The last number delivered of each key, and who is at work on it now.
@@ -30,15 +36,25 @@ struct Stage {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_delivery_overtakes_its_key_and_none_is_parked_for_ever() {
+async fn no_delivery_overtakes_its_key_and_none_is_parked_for_ever_where_the_dead_block() {
+    play(OnDead::Block).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_delivery_overtakes_its_key_and_none_is_parked_for_ever_where_the_dead_are_skipped() {
+    play(OnDead::Skip).await;
+}
+
+async fn play(on_dead: OnDead) {
     let database = TestDatabase::create().await;
     let store = Arc::new(PostgresStore::open(&PostgresOptions::new(database.url())).expect("open"));
     store.migrate().await.expect("migrate");
-    let order = Order::Key(OnDead::Skip);
+    let order = Order::Key(on_dead);
     let config = DestinationConfig { order, ..destination("shop", &["order.*"]) };
     let registered = store.register(&registration("host-a", "c1", vec![config])).await.expect("register");
     let lane = registered.destinations[0].1.expect("an id");
     let stage = Arc::new(Stage {
+        on_dead,
         store: store.clone(),
         lane,
         delivered: Mutex::default(),
@@ -67,6 +83,8 @@ async fn no_delivery_overtakes_its_key_and_none_is_parked_for_ever() {
     let count = |status| all.iter().filter(|row| row.status == status).count();
     assert_eq!(count(DeliveryStatus::Cancelled), CANCELLED);
     assert_eq!(count(DeliveryStatus::Delivered), KEYS * EVENTS_PER_KEY - CANCELLED);
+    let abandoned = all.iter().filter(|row| row.event_id.ends_with(&format!("-{ABANDONED}")));
+    assert_eq!(abandoned.map(|row| row.lost).collect::<Vec<_>>(), [1; KEYS]);
 }
 
 async fn produce(stage: Arc<Stage>, key: usize) {
@@ -87,11 +105,11 @@ async fn work(stage: Arc<Stage>, worker: usize) {
     let mut turn = worker;
     while !stage.is_done() {
         let request = ClaimRequest {
-            order: Order::Key(OnDead::Skip),
+            order: Order::Key(stage.on_dead),
             limit: 3,
             max_attempts: 1_000,
-            // What is cancelled under a lease holds its key until then.
-            lease: Duration::from_secs(3),
+            // What is cancelled under a lease, or abandoned, holds its key until then.
+            lease: Duration::from_secs(5),
             ..super::request(stage.lane)
         };
         let claims = stage.store.claim(&request).await.expect("claim");
@@ -113,6 +131,11 @@ async fn deliver(stage: &Stage, claimed: &Claimed, turn: usize) {
     // Before the answer: the next of the key may be claimed the moment it is recorded.
     stage.at_work.lock().expect("lock").remove(&key);
     match turn % 4 {
+        _ if number == ABANDONED && claimed.lost == 0 => {}
+        _ if number == REJECTED && claimed.claim.fence.0 == 1 => {
+            let dead = answer(claimed, Write::Dead(DeadReason::Rejected));
+            assert_eq!(stage.store.acknowledge(&[dead]).await.expect("acknowledge"), [Settled::Recorded]);
+        }
         0 => {
             let settled = stage.store.release(&[claimed.claim]).await.expect("release");
             assert!(settled[0] == Settled::Recorded || number == 7, "{settled:?}");
@@ -125,7 +148,10 @@ async fn deliver(stage: &Stage, claimed: &Claimed, turn: usize) {
             let delivered = answer(claimed, Write::Delivered);
             if stage.store.acknowledge(&[delivered]).await.expect("acknowledge") == [Settled::Recorded] {
                 stage.count.fetch_add(1, Ordering::SeqCst);
-                note_order(stage, &key, number);
+                // A redrive where the dead are skipped is out of order, and said to be.
+                if !(number == REJECTED && stage.on_dead == OnDead::Skip) {
+                    note_order(stage, &key, number);
+                }
             } else {
                 assert_eq!(number, 7, "only a cancelled delivery is fenced");
             }
@@ -141,7 +167,8 @@ fn note_order(stage: &Stage, key: &str, number: usize) {
     *last = number.max(*last);
 }
 
-/// Cancels the seventh of each key, pending, parked or under a lease, as it finds it.
+/// Cancels the seventh of each key, pending, parked or under a lease, as it finds it, and redrives
+/// the dead.
 async fn operate(stage: Arc<Stage>) {
     for key in 0..KEYS {
         let target = Target { event_id: Some(format!("{key}-7")), ..Target::default() };
@@ -157,4 +184,9 @@ async fn operate(stage: Arc<Stage>) {
         }
     }
     stage.has_cancelled.store(true, Ordering::SeqCst);
+    let mut redriven = 0;
+    while redriven < KEYS as u64 {
+        let order = RedriveOrder { limit: 10, ..RedriveOrder::default() };
+        redriven += stage.store.redrive(&order, "operator").await.expect("redrive");
+    }
 }
