@@ -10,9 +10,9 @@ use std::time::Duration;
 use outhaul::domain::{DeadReason, DestinationId, Write};
 use outhaul::store::postgres::{PostgresOptions, PostgresStore};
 use outhaul::store::*;
-use outhaul_tests::postgres::TestDatabase;
+use outhaul_tests::postgres::{TestDatabase, run};
 
-use crate::scene::{answer, destination, keyed, registration};
+use crate::scene::{Scene, answer, destination, keyed, registration};
 
 const KEYS: usize = 4;
 const EVENTS_PER_KEY: usize = 40;
@@ -189,4 +189,19 @@ async fn operate(stage: Arc<Stage>) {
         let order = RedriveOrder { limit: 10, ..RedriveOrder::default() };
         redriven += stage.store.redrive(&order, "operator").await.expect("redrive");
     }
+}
+
+#[tokio::test]
+async fn a_head_that_was_left_parked_is_found_by_the_sweep() {
+    let database = super::PostgresDatabase::open().await;
+    let scene = Scene::ordered(&database, Order::Key(OnDead::Skip)).await;
+    scene.insert(&[keyed("a1", "a"), keyed("a2", "a"), keyed("b1", "b"), keyed("b2", "b")]).await;
+    // As if whoever should have put them back had died before it could.
+    run(&mut database.connection().await, "update outbox_delivery set parked = true").await;
+    assert!(scene.claim_ids("host-a").await.is_empty());
+    let swept = scene.store.sweep(&[scene.shop], 100).await.expect("sweep");
+    assert_eq!(swept, Swept { unparked: 2, ..Swept::default() }, "the head of each key, and no more");
+    assert_eq!(scene.claim_ids("host-a").await, ["a1", "b1"]);
+    let again = scene.store.sweep(&[scene.shop], 100).await.expect("sweep");
+    assert_eq!(again, Swept::default(), "what waits behind a lease is where it belongs");
 }
