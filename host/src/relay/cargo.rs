@@ -146,7 +146,10 @@ pub(super) async fn load_later(ctx: &Context, flight: &Flight) -> Cargo {
 async fn read(ctx: &Context, events: &[EventSeq]) -> BTreeMap<EventSeq, Bytes> {
     let mut backoff = Backoff::default();
     loop {
-        match ctx.ask("payloads", ctx.store.payloads(events)).await {
+        let turn = ctx.read_gate.acquire().await;
+        let answer = ctx.ask("payloads", ctx.store.payloads(events)).await;
+        drop(turn);
+        match answer {
             Ok(payloads) => return payloads.into_iter().collect(),
             Err(_) => tokio::time::sleep(backoff.next(ctx.clock.jitter())).await,
         }

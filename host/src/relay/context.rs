@@ -25,6 +25,9 @@ use crate::store::{SharedStore, StoreError, StoreResult};
 /// connections that a renewal may need.
 const CLAIMS_AT_ONCE: usize = 2;
 
+/// The same for reads of payloads: deliveries that waited for memory read theirs one by one.
+const READS_AT_ONCE: usize = 2;
+
 /// How much longer than its limit a statement is waited for. The store ends its own statements in
 /// time, and knows how to; this is for one that does not.
 const STATEMENT_OVERTIME: Duration = Duration::from_millis(100);
@@ -42,6 +45,7 @@ pub(super) struct Context {
     pub questions: Questions,
     pub lanes: RwLock<BTreeMap<DestinationId, Arc<LaneState>>>,
     pub claim_gate: Semaphore,
+    pub read_gate: Semaphore,
     /// One suspect at a time: if it kills the process, it is known who did.
     pub suspects: Arc<Semaphore>,
     pub config_is_superseded: AtomicBool,
@@ -75,6 +79,7 @@ impl Context {
             questions: Questions::default(),
             lanes: RwLock::default(),
             claim_gate: Semaphore::new(CLAIMS_AT_ONCE),
+            read_gate: Semaphore::new(READS_AT_ONCE),
             suspects: Arc::new(Semaphore::new(1)),
             config_is_superseded: AtomicBool::new(false),
             standing_is_known: CancellationToken::new(),

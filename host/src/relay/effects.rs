@@ -117,9 +117,10 @@ where
     F: Future<Output = StoreResult<T>>,
 {
     let mut backoff = Backoff::default();
-    for _ in 0..TRIES {
+    for tries in 1..=TRIES {
         match statement().await {
             Ok(answer) => return Some(answer),
+            Err(_) if tries == TRIES => break,
             Err(_) => tokio::time::sleep(backoff.next(ctx.clock.jitter())).await,
         }
     }
