@@ -1,4 +1,4 @@
-//! The command line: one file a command. A command reads the config, asks [`Operate`] and prints;
+//! The command line: one file a command. A command reads the config, asks [`crate::store::Operate`] and prints;
 //! what it prints goes to a writer, so that tests read it too.
 
 mod check;
