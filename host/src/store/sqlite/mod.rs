@@ -150,12 +150,14 @@ async fn open(
     options: SqliteConnectOptions,
     timeout: Duration,
 ) -> StoreResult<SqlitePool> {
-    let deadline = tokio::time::Instant::now() + timeout;
+    const PAUSE: Duration = Duration::from_millis(10);
+    let mut pauses_left = timeout.as_millis() / PAUSE.as_millis();
     loop {
         match pool.clone().connect_with(options.clone()).await {
             Ok(pool) => return Ok(pool),
-            Err(error) if result_code(&error) == Some(5) && tokio::time::Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+            Err(error) if result_code(&error) == Some(5) && pauses_left > 0 => {
+                pauses_left -= 1;
+                tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(explain(path, Failure::Sql(error))),
         }
