@@ -194,6 +194,8 @@ pub async fn s2_attempts_are_counted_at_the_claim_and_run_out(db: &dyn Database)
     assert_eq!((row.status, row.attempts, row.lost), (DeliveryStatus::Dead, 3, 3));
     assert_eq!(row.disposition.as_deref(), Some("attempts exhausted, last outcome unknown"));
     assert!(row.uncertain);
+    let error = row.last_error.expect("it says what happened");
+    assert!(error.contains("lost") && error.contains("host-a"), "{error}");
     let lost = |fence: i64| (fence, fence as u32, "lost".to_owned(), true);
     assert_eq!(scene.history("e1").await, [lost(1), lost(2), lost(3)]);
 }

@@ -97,6 +97,12 @@ pub async fn an_answer_from_an_earlier_epoch_moves_no_lane(db: &dyn Database) {
     assert!(!pause(&scene, 99).await);
     let lane = scene.lane().await;
     assert_eq!((lane.epoch, lane.pauses, lane.paused_until), (now, 1, Some(at(110))));
+    // Active again, and still no lane for an answer from before.
+    scene.store.resume(SHOP, "ann").await.expect("resume");
+    for change in [stop("gone"), LaneChange::Pause { wait: secs(99), reason: String::new(), probe: None }] {
+        assert!(!scene.store.change_lane(scene.shop, epoch, change).await.expect("change"));
+    }
+    assert_eq!(scene.lane().await.state, LaneState::Active);
 }
 
 pub async fn an_operators_pause_is_never_probed_nor_overridden(db: &dyn Database) {

@@ -110,7 +110,7 @@ impl Model {
             fence: row.fence,
             attempt: row.attempts,
             host: row.claimed_by.clone().unwrap_or_default(),
-            started_at: None,
+            started_at: row.claimed_at,
             ended_at: row.lease_until,
             outcome: LOST.to_owned(),
             code: None,
@@ -118,6 +118,7 @@ impl Model {
             uncertain: true,
             component_digest: None,
         };
+        row.last_error = Some(format!("lost: host {} did not answer before its lease ended", lost.host));
         row.lost += 1;
         row.uncertain = true;
         row.end_claim();
@@ -142,6 +143,7 @@ impl Model {
         row.lease_until = Some(until);
         row.due_at = Some(until);
         row.claimed_by = Some(request.host_id.clone());
+        row.claimed_at = Some(now);
         let first_claimed_at = *row.first_claimed_at.get_or_insert(now);
         let row = row.clone();
         let lane = &self.lanes[&request.destination];

@@ -23,7 +23,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -38,6 +37,7 @@ use super::*;
 use errors::{Failure, Work, explain, result_code};
 use statements::Statements;
 use sweep::Cursors;
+use wake::Seen;
 
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
@@ -64,7 +64,7 @@ pub struct SqliteStore {
     sql: Statements,
     timeout: Duration,
     commits: watch::Sender<u64>,
-    seen_version: AtomicI64,
+    seen: Mutex<Seen>,
     cursors: Mutex<Cursors>,
 }
 
@@ -93,7 +93,7 @@ impl SqliteStore {
             sql: Statements::load(options.now_sql.as_deref()),
             timeout: options.timeout,
             commits: watch::Sender::new(0),
-            seen_version: AtomicI64::new(0),
+            seen: Mutex::default(),
             cursors: Mutex::default(),
         };
         store.remember_version().await?;

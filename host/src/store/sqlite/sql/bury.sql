@@ -7,6 +7,9 @@ SET status = 2,
     finished_at = ?2,
     lost = lost + (claim_token IS NOT NULL),
     uncertain = uncertain OR claim_token IS NOT NULL,
+    last_error = CASE WHEN claim_token IS NOT NULL
+        THEN 'lost: host ' || claimed_by || ' did not answer before its lease ended'
+        ELSE last_error END,
     claim_token = NULL,
     lease_until = NULL,
     claimed_by = NULL,

@@ -9,6 +9,9 @@ SET parked = p.value ->> 2 IS NULL,
         ELSE due_at END,
     lost = lost + (claim_token IS NOT NULL),
     uncertain = uncertain OR claim_token IS NOT NULL,
+    last_error = CASE WHEN claim_token IS NOT NULL
+        THEN 'lost: host ' || claimed_by || ' did not answer before its lease ended'
+        ELSE last_error END,
     claim_token = NULL,
     lease_until = NULL,
     claimed_by = NULL
