@@ -6,6 +6,7 @@ mod databases;
 mod faults;
 mod first_event;
 mod host;
+mod isolation;
 mod killed;
 mod receiver;
 mod shutdown;
