@@ -5,6 +5,7 @@ use std::time::Duration;
 use outhaul::domain::{HostFailure, Outcome};
 use outhaul::plugin::Deliver;
 use outhaul::plugin::spec::{HttpLimits, PluginSpec};
+use outhaul_tests::budget::from_env;
 use outhaul_tests::http::{Reply, Server};
 
 use crate::lane::{Lane, call, host_failure, hostile, http_grant, reference, retry_message, secret_file};
@@ -191,18 +192,20 @@ async fn a_kept_connection_that_was_closed_meanwhile_is_replaced_without_a_failu
 }
 
 #[tokio::test]
-async fn s34_a_thousand_requests_share_a_few_connections() {
+async fn s34_thousands_of_requests_share_a_few_connections() {
+    const WORKERS: u64 = 8;
+    let requests = from_env("OUTHAUL_REQUESTS").unwrap_or(1_000);
     let server = Server::start(|_, _| Reply::with_headers(200, &[], b"some body")).await;
     let lane = lane_to(&server, |spec| {
-        spec.concurrency = 8;
+        spec.concurrency = WORKERS as u32;
         spec.limits.http.connections = 2;
     })
     .await;
-    let workers = (0..8).map(|_| {
+    let workers = (0..WORKERS).map(|_| {
         let plugin = lane.plugin.clone();
         let url = server.url("/");
         tokio::spawn(async move {
-            for _ in 0..125 {
+            for _ in 0..requests / WORKERS {
                 let outcome = plugin.deliver(call("http-get", &[("url", &url)])).await;
                 assert_eq!(reference(&outcome), "status=200 bytes=9");
             }
@@ -211,7 +214,7 @@ async fn s34_a_thousand_requests_share_a_few_connections() {
     for worker in workers.collect::<Vec<_>>() {
         worker.await.unwrap();
     }
-    assert_eq!(server.received().len(), 1000);
+    assert_eq!(server.received().len() as u64, requests);
     assert!(server.open_most() <= 2, "{} at once", server.open_most());
     assert_eq!(server.connections() as u64, lane.stats().http_connections_opened);
     assert!(server.connections() <= 2, "{} connections", server.connections());

@@ -10,6 +10,7 @@ use outhaul::domain::{EventSeq, Outcome, Receipt, RetryPolicy, UNROUTED};
 use outhaul::plugin::Call;
 use outhaul::store::memory::Row;
 use outhaul::store::{DeliveryStatus, LaneState, NewEvent, OnDead, Operate, Order};
+use outhaul_tests::budget::from_env;
 
 use crate::chance::Chance;
 use crate::host::Host;
@@ -22,11 +23,11 @@ const SEEDS_FROM: u64 = 1;
 
 #[test]
 fn the_guarantees_hold_at_each_step_of_many_stormy_lives() {
-    if let Some(seed) = number_from_env("OUTHAUL_SIM_SEED") {
+    if let Some(seed) = from_env("OUTHAUL_SIM_SEED") {
         simulate(life(seed));
         return;
     }
-    let seconds = number_from_env("OUTHAUL_SIM_SECONDS").unwrap_or(20);
+    let seconds = from_env("OUTHAUL_SIM_SECONDS").unwrap_or(20);
     let until = Instant::now() + Duration::from_secs(seconds);
     let mut total = Tally::default();
     for seed in SEEDS_FROM.. {
@@ -78,11 +79,6 @@ impl Tally {
         self.lost += other.lost;
         self.repeated += other.repeated;
     }
-}
-
-fn number_from_env(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
 /// Lives through one storm and returns its trace.

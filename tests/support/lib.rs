@@ -1,5 +1,6 @@
 //! What the suites share: databases of their own, receivers, host processes.
 
+pub mod budget;
 pub mod clock;
 pub mod guests;
 pub mod http;

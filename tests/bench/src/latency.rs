@@ -16,7 +16,7 @@ use crate::{Common, percentile};
 pub async fn run(common: &Common, events: usize) -> Result<()> {
     for (database, wake) in [(Database::Sqlite, "poll"), (Database::Postgres, "notify")] {
         let rig = Rig::new(common, database, wake, 16, &noop(&common.guests)).await?;
-        let native = Arc::new(Nothing { keeps_arrivals: true, ..Nothing::default() });
+        let native = Arc::new(Nothing::that_keeps_arrivals());
         let relay = rig.start(native.clone()).await?;
         // Stores of their own: what they commit reaches the host by the database alone.
         let producer = open_stores(&rig.config).await?;
@@ -33,11 +33,8 @@ pub async fn run(common: &Common, events: usize) -> Result<()> {
             let committed = Instant::now();
             recorded(&producer, &id, committed).await?;
             to_record.push(committed.elapsed().as_secs_f64() * 1e3);
-            let arrivals = native.arrivals.lock().expect("nothing panics while it is held");
-            let arrived = arrivals.iter().rev().find(|(arrived, _)| *arrived == id).map(|(_, at)| *at);
-            to_call
-                .push(arrived.unwrap_or(committed).saturating_duration_since(committed).as_secs_f64() * 1e3);
-            drop(arrivals);
+            let arrived = native.arrival_of(&id).unwrap_or(committed);
+            to_call.push(arrived.saturating_duration_since(committed).as_secs_f64() * 1e3);
             // Idle again, at another point of the poll interval each time.
             tokio::time::sleep(Duration::from_millis(5 + (number as u64 * 7) % 40)).await;
         }

@@ -15,8 +15,19 @@ use outhaul::plugin::{Call, Deliver};
 /// Delivers at once, and may keep when each event arrived.
 #[derive(Default)]
 pub struct Nothing {
-    pub arrivals: Mutex<Vec<(String, Instant)>>,
-    pub keeps_arrivals: bool,
+    arrivals: Mutex<Vec<(String, Instant)>>,
+    keeps_arrivals: bool,
+}
+
+impl Nothing {
+    pub fn that_keeps_arrivals() -> Self {
+        Self { keeps_arrivals: true, ..Self::default() }
+    }
+
+    pub fn arrival_of(&self, id: &str) -> Option<Instant> {
+        let arrivals = self.arrivals.lock().expect("nothing panics while it is held");
+        arrivals.iter().rev().find(|(arrived, _)| arrived == id).map(|(_, at)| *at)
+    }
 }
 
 #[async_trait]

@@ -40,7 +40,7 @@ impl Receiver {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             axum::serve(listener, Router::new().fallback(answer)).await
         });
-        Ok(Self { origin, gate, arrived, runtime: runtime })
+        Ok(Self { origin, gate, arrived, runtime })
     }
 
     /// Takes the runtime down without blocking an async caller.
