@@ -1,6 +1,6 @@
 //! The real relay over the model store and scripted plugins, on a virtual clock.
 //!
-//! `leases`, `lanes`, `lanes_apart` and `endings` tell one story each; `crashes` cuts a short life at each of its steps;
+//! `leases`, `lanes`, `lanes_apart`, `payloads` and `endings` tell one story each; `crashes` cuts a short life at each of its steps;
 //! `random` lets one seed make hosts, faults, time and order, and checks the guarantees at each
 //! step. Replay a seed with `OUTHAUL_SIM_SEED=…`.
 
@@ -12,6 +12,7 @@ mod host;
 mod lanes;
 mod lanes_apart;
 mod leases;
+mod payloads;
 mod plugin;
 mod random;
 mod weather;

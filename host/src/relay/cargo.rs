@@ -1,8 +1,8 @@
 //! Payloads: read after the claim, within a byte budget, so that memory is bounded whatever the
 //! rows hold.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use prometheus_client::metrics::gauge::Gauge;
@@ -26,6 +26,9 @@ pub(super) struct Budget {
 struct Taken {
     bytes: u64,
     by_lane: BTreeMap<DestinationId, u64>,
+    /// The turns of those that wait, by lane, first come first.
+    waiting: BTreeMap<DestinationId, BTreeSet<u64>>,
+    next_turn: u64,
 }
 
 /// Bytes of one payload; dropping it gives them back.
@@ -35,11 +38,24 @@ pub(super) struct Share {
     bytes: u64,
 }
 
+/// A place in its lane's queue for memory; dropping it lets the next one forward.
+pub(super) struct Turn {
+    budget: Arc<Budget>,
+    lane: DestinationId,
+    number: u64,
+}
+
+/// Memory for one payload, or a place in the queue for it.
+pub(super) enum Room {
+    Taken(Share),
+    Queued(Turn),
+}
+
 /// What a worker finds when it starts.
 pub(super) enum Cargo {
     Loaded(Bytes, Share),
-    /// It did not fit the budget when it was claimed.
-    NotLoaded,
+    /// It did not fit the budget when it was claimed, or was not read in time.
+    NotLoaded(Room),
     /// Larger than its destination takes: never read.
     TooLarge,
     /// The database has no such payload.
@@ -51,10 +67,24 @@ impl Budget {
         Self { total, taken: Mutex::default(), freed: Notify::new(), gauge }
     }
 
-    /// Takes the bytes if they fit. A lane that holds nothing always gets one payload, or a lane
-    /// whose plugin hangs on large events could starve the others of memory.
-    fn try_take(self: &Arc<Self>, lane: DestinationId, bytes: u64) -> Option<Share> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Takes the bytes if they fit and none of the lane waits: small payloads that went past a
+    /// waiting large one would keep the lane's memory in use, and it would wait for ever.
+    fn room(self: &Arc<Self>, lane: DestinationId, bytes: u64) -> Room {
+        let mut taken = self.lock();
+        if !taken.waiting.contains_key(&lane)
+            && let Some(share) = self.take(&mut taken, lane, bytes)
+        {
+            return Room::Taken(share);
+        }
+        let number = taken.next_turn;
+        taken.next_turn += 1;
+        taken.waiting.entry(lane).or_default().insert(number);
+        Room::Queued(Turn { budget: self.clone(), lane, number })
+    }
+
+    /// A lane that holds nothing always gets one payload, or a lane whose plugin hangs on large
+    /// events could starve the others of memory.
+    fn take(self: &Arc<Self>, taken: &mut Taken, lane: DestinationId, bytes: u64) -> Option<Share> {
         let holds_nothing = !taken.by_lane.contains_key(&lane);
         if taken.bytes.saturating_add(bytes) > self.total && !holds_nothing {
             return None;
@@ -65,22 +95,60 @@ impl Budget {
         Some(Share { budget: self.clone(), lane, bytes })
     }
 
-    async fn take(self: &Arc<Self>, lane: DestinationId, bytes: u64) -> Share {
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    async fn share(self, bytes: u64) -> Share {
+        match self {
+            Self::Taken(share) => share,
+            Self::Queued(turn) => turn.share(bytes).await,
+        }
+    }
+}
+
+impl Turn {
+    async fn share(self, bytes: u64) -> Share {
         loop {
-            let freed = self.freed.notified();
+            let freed = self.budget.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if let Some(share) = self.try_take(lane, bytes) {
+            if let Some(share) = self.try_share(bytes) {
                 return share;
             }
             freed.await;
         }
     }
+
+    fn try_share(&self, bytes: u64) -> Option<Share> {
+        let mut taken = self.budget.lock();
+        let first = taken.waiting.get(&self.lane).and_then(BTreeSet::first);
+        if first != Some(&self.number) {
+            return None;
+        }
+        self.budget.take(&mut taken, self.lane, bytes)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut taken = self.budget.lock();
+        if let Some(turns) = taken.waiting.get_mut(&self.lane) {
+            turns.remove(&self.number);
+            if turns.is_empty() {
+                taken.waiting.remove(&self.lane);
+            }
+        }
+        drop(taken);
+        self.budget.freed.notify_waiters();
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.budget.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.budget.lock();
         taken.bytes -= self.bytes;
         if let Some(payloads) = taken.by_lane.get_mut(&self.lane) {
             *payloads -= 1;
@@ -101,10 +169,11 @@ pub(super) async fn load_and_start(ctx: Arc<Context>, flights: Vec<Flight>) {
         let event = &flight.claimed.event;
         if event.payload_bytes > flight.spec.settings.payload_bytes_max {
             begin(&ctx, flight, Cargo::TooLarge);
-        } else if let Some(share) = ctx.budget.try_take(flight.lane.id, event.payload_bytes) {
-            fitting.push((flight, share));
-        } else {
-            begin(&ctx, flight, Cargo::NotLoaded);
+            continue;
+        }
+        match ctx.budget.room(flight.lane.id, event.payload_bytes) {
+            Room::Taken(share) => fitting.push((flight, share)),
+            queued => begin(&ctx, flight, Cargo::NotLoaded(queued)),
         }
     }
     let events: Vec<_> = fitting.iter().map(|(flight, _)| flight.claimed.event.seq).collect();
@@ -118,7 +187,7 @@ pub(super) async fn load_and_start(ctx: Arc<Context>, flights: Vec<Flight>) {
     };
     for (flight, share) in fitting {
         let cargo = match &mut payloads {
-            None => Cargo::NotLoaded,
+            None => Cargo::NotLoaded(Room::Taken(share)),
             Some(payloads) => match payloads.remove(&flight.claimed.event.seq) {
                 Some(payload) => Cargo::Loaded(payload, share),
                 None => Cargo::Missing,
@@ -133,9 +202,9 @@ fn begin(ctx: &Arc<Context>, flight: Flight, cargo: Cargo) {
 }
 
 /// Waits for room and reads one payload.
-pub(super) async fn load_later(ctx: &Context, flight: &Flight) -> Cargo {
+pub(super) async fn load_later(ctx: &Context, flight: &Flight, room: Room) -> Cargo {
     let event = &flight.claimed.event;
-    let share = ctx.budget.take(flight.lane.id, event.payload_bytes).await;
+    let share = room.share(event.payload_bytes).await;
     match read(ctx, &[event.seq]).await.remove(&event.seq) {
         Some(payload) => Cargo::Loaded(payload, share),
         None => Cargo::Missing,

@@ -67,12 +67,15 @@ async fn attempt(ctx: &Context, mut flight: Flight, cargo: Cargo) {
 
 /// Brings the payload into memory. None: claiming stopped or trust ended before that.
 async fn load(ctx: &Context, flight: &Flight, cargo: Cargo) -> Option<Cargo> {
-    let Cargo::NotLoaded = cargo else { return Some(cargo) };
+    let room = match cargo {
+        Cargo::NotLoaded(room) => room,
+        found => return Some(found),
+    };
     tokio::select! {
         biased;
         () = ctx.stop_claiming.cancelled() => None,
         () = flight.held.hold.trust_ended(&*ctx.clock) => None,
-        cargo = cargo::load_later(ctx, flight) => Some(cargo),
+        cargo = cargo::load_later(ctx, flight, room) => Some(cargo),
     }
 }
 
@@ -87,7 +90,7 @@ async fn run_plugin(ctx: &Context, flight: &Flight, cargo: Cargo) -> Option<Ende
     let outcome = match cargo {
         Cargo::Loaded(payload, share) => call_plugin(ctx, flight, payload, share, begun).await,
         Cargo::TooLarge => too_large(flight),
-        Cargo::Missing | Cargo::NotLoaded => Outcome::Retry {
+        Cargo::Missing | Cargo::NotLoaded(_) => Outcome::Retry {
             detail: Detail::new("payload-missing", "the database has no payload for this event"),
             after: None,
         },
