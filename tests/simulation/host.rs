@@ -1,7 +1,7 @@
 //! A host: the real relay, and its way to the database.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -78,6 +78,9 @@ pub fn lane_with(world: &Arc<World>, host: &str, index: usize, script: Script) -
     Lane { id: world.lane_id(index), settings: sim.settings.clone(), plugin: Arc::new(plugin) }
 }
 
+/// How long a read of these payloads takes, and how it fails.
+pub type ReadRule = Box<dyn FnMut(&[EventSeq]) -> (Duration, Option<StoreError>) + Send>;
+
 /// One host's way to the database, with its weather. Every statement passes here and is checked.
 pub struct Line {
     pub world: Arc<World>,
@@ -91,6 +94,7 @@ pub struct Line {
     /// Statement number and side of its effect at which the host stands still, to be crashed.
     pub stop_at: Option<(u64, Side)>,
     pub stopped: Notify,
+    pub read_rule: Mutex<Option<ReadRule>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +119,15 @@ impl Line {
             statements: AtomicU64::new(0),
             stop_at: None,
             stopped: Notify::new(),
+            read_rule: Mutex::default(),
         }
+    }
+
+    pub fn set_read_rule(
+        &self,
+        rule: impl FnMut(&[EventSeq]) -> (Duration, Option<StoreError>) + Send + 'static,
+    ) {
+        *self.read_rule.lock().unwrap() = Some(Box::new(rule));
     }
 
     async fn send<T>(
@@ -209,7 +221,15 @@ impl Store for Line {
     }
 
     async fn payloads(&self, events: &[EventSeq]) -> StoreResult<Vec<(EventSeq, Bytes)>> {
-        self.send("payloads", self.world.model.payloads(events)).await
+        let ruled = self.read_rule.lock().unwrap().as_mut().map(|rule| rule(events));
+        let effect = async {
+            if let Some((takes, error)) = ruled {
+                tokio::time::sleep(takes).await;
+                error.map_or(Ok(()), Err)?;
+            }
+            self.world.model.payloads(events).await
+        };
+        self.send("payloads", effect).await
     }
 
     async fn renew(&self, claims: &[ClaimRef], lease: Duration) -> StoreResult<Vec<Settled>> {

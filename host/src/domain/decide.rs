@@ -122,7 +122,8 @@ pub fn decide(
             | HostFailure::Deadline
             | HostFailure::LostLease
             | HostFailure::BadOutput
-            | HostFailure::WrongBatchLength => verdict(retry(None), LaneEffect::Unknown),
+            | HostFailure::WrongBatchLength
+            | HostFailure::PayloadUnreadable => verdict(retry(None), LaneEffect::Unknown),
             HostFailure::PayloadTooLarge => {
                 verdict(Write::Dead(DeadReason::PayloadTooLarge), LaneEffect::Unknown)
             }
@@ -210,6 +211,7 @@ mod tests {
             (Outcome::Misconfigured(no()), Write::Defer, LaneEffect::Stop),
             (Outcome::Host(HostFailure::Trap, no()), Write::Retry(half), LaneEffect::Unknown),
             (Outcome::Host(HostFailure::Deadline, no()), Write::Retry(half), LaneEffect::Unknown),
+            (Outcome::Host(HostFailure::PayloadUnreadable, no()), Write::Retry(half), LaneEffect::Unknown),
             (Outcome::Host(HostFailure::Load, no()), Write::Defer, LaneEffect::StopHere),
             (Outcome::Host(HostFailure::Configure, no()), Write::Defer, LaneEffect::StopHere),
             (

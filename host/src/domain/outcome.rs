@@ -63,6 +63,8 @@ pub enum HostFailure {
     WrongBatchLength,
     /// The event is larger than the destination's limit; it is never truncated.
     PayloadTooLarge,
+    /// The database has no payload for the event, or can't hand it over although it answers.
+    PayloadUnreadable,
     /// The component could not be loaded or instantiated.
     Load,
     /// `configure` refused the settings.
@@ -79,7 +81,7 @@ impl HostFailure {
             | Self::LostLease
             | Self::BadOutput
             | Self::WrongBatchLength => true,
-            Self::PayloadTooLarge | Self::Load | Self::Configure => false,
+            Self::PayloadTooLarge | Self::PayloadUnreadable | Self::Load | Self::Configure => false,
         }
     }
 
@@ -92,6 +94,7 @@ impl HostFailure {
             Self::BadOutput => "bad-output",
             Self::WrongBatchLength => "wrong-batch-length",
             Self::PayloadTooLarge => "payload-too-large",
+            Self::PayloadUnreadable => "payload-unreadable",
             Self::Load => "load-failed",
             Self::Configure => "configure-failed",
         }

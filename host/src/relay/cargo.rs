@@ -13,6 +13,11 @@ use super::claimer::Flight;
 use super::context::Context;
 use super::worker;
 use crate::domain::{DestinationId, EventSeq};
+use crate::store::StoreError;
+
+/// Reads of one payload that fail while the database answers other questions, after which the
+/// attempt ends: it would go on for ever, and each renewal would keep its slot taken.
+const FAILED_READS_MAX: u32 = 3;
 
 /// Payload bytes this host may hold at once.
 pub(super) struct Budget {
@@ -60,6 +65,8 @@ pub(super) enum Cargo {
     TooLarge,
     /// The database has no such payload.
     Missing,
+    /// The database answers, but can't hand it over.
+    Unreadable(StoreError),
 }
 
 impl Budget {
@@ -183,12 +190,14 @@ pub(super) async fn load_and_start(ctx: Arc<Context>, flights: Vec<Flight>) {
         // What is not read by now is given back by its worker.
         () = ctx.stop_claiming.cancelled() => None,
         () = last.held.hold.trust_ended(&*ctx.clock) => None,
-        payloads = read(&ctx, &events) => Some(payloads),
+        payloads = read(&ctx, &events, 1) => Some(payloads),
     };
     for (flight, share) in fitting {
         let cargo = match &mut payloads {
             None => Cargo::NotLoaded(Room::Taken(share)),
-            Some(payloads) => match payloads.remove(&flight.claimed.event.seq) {
+            // One of several may be at fault, or they are too much at once: each worker reads its own.
+            Some(Err(_)) => Cargo::NotLoaded(Room::Taken(share)),
+            Some(Ok(payloads)) => match payloads.remove(&flight.claimed.event.seq) {
                 Some(payload) => Cargo::Loaded(payload, share),
                 None => Cargo::Missing,
             },
@@ -205,22 +214,36 @@ fn begin(ctx: &Arc<Context>, flight: Flight, cargo: Cargo) {
 pub(super) async fn load_later(ctx: &Context, flight: &Flight, room: Room) -> Cargo {
     let event = &flight.claimed.event;
     let share = room.share(event.payload_bytes).await;
-    match read(ctx, &[event.seq]).await.remove(&event.seq) {
-        Some(payload) => Cargo::Loaded(payload, share),
-        None => Cargo::Missing,
+    match read(ctx, &[event.seq], FAILED_READS_MAX).await.map(|mut payloads| payloads.remove(&event.seq)) {
+        Ok(Some(payload)) => Cargo::Loaded(payload, share),
+        Ok(None) => Cargo::Missing,
+        Err(error) => Cargo::Unreadable(error),
     }
 }
 
-/// Reads payloads, as often as it takes. Ended by the caller when the claim is no longer trusted.
-async fn read(ctx: &Context, events: &[EventSeq]) -> BTreeMap<EventSeq, Bytes> {
+/// Reads payloads, as often as it takes while the database is down, and until so many reads failed
+/// while it was not. Ended by the caller when the claim is no longer trusted.
+async fn read(
+    ctx: &Context,
+    events: &[EventSeq],
+    failures_max: u32,
+) -> Result<BTreeMap<EventSeq, Bytes>, StoreError> {
     let mut backoff = Backoff::default();
+    let mut failures = 0;
     loop {
         let turn = ctx.read_gate.acquire().await;
-        let answer = ctx.ask("payloads", ctx.store.payloads(events)).await;
-        drop(turn);
-        match answer {
-            Ok(payloads) => return payloads.into_iter().collect(),
-            Err(_) => tokio::time::sleep(backoff.next(ctx.clock.jitter())).await,
+        let error = match ctx.ask("payloads", ctx.store.payloads(events)).await {
+            Ok(payloads) => return Ok(payloads.into_iter().collect()),
+            Err(error) => error,
+        };
+        // A database that answers another question right after is not down: it is these rows.
+        if ctx.ask("now", ctx.store.now()).await.is_ok() {
+            failures += 1;
         }
+        drop(turn);
+        if failures >= failures_max {
+            return Err(error);
+        }
+        tokio::time::sleep(backoff.next(ctx.clock.jitter())).await;
     }
 }

@@ -90,10 +90,12 @@ async fn run_plugin(ctx: &Context, flight: &Flight, cargo: Cargo) -> Option<Ende
     let outcome = match cargo {
         Cargo::Loaded(payload, share) => call_plugin(ctx, flight, payload, share, begun).await,
         Cargo::TooLarge => too_large(flight),
-        Cargo::Missing | Cargo::NotLoaded(_) => Outcome::Retry {
-            detail: Detail::new("payload-missing", "the database has no payload for this event"),
-            after: None,
-        },
+        Cargo::Missing | Cargo::NotLoaded(_) => {
+            unreadable("payload-missing", "the database has no payload for this event".to_owned())
+        }
+        Cargo::Unreadable(error) => {
+            unreadable("payload-unreadable", format!("the payload can't be read: {error}"))
+        }
     };
     let took = ctx.clock.since_boot().saturating_sub(begun);
     Some(Ended { outcome, started_at, ended_at: started_at.plus(took) })
@@ -142,6 +144,10 @@ fn too_large(flight: &Flight) -> Outcome {
         "the payload has {bytes} bytes and the destination takes {limit}; raise limits.payload and redrive"
     );
     Outcome::Host(HostFailure::PayloadTooLarge, Detail::new("payload-too-large", message))
+}
+
+fn unreadable(code: &str, message: String) -> Outcome {
+    Outcome::Host(HostFailure::PayloadUnreadable, Detail::new(code, message))
 }
 
 fn judge(ctx: &Context, flight: &Flight, ended: &Ended) -> Verdict {
