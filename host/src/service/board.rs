@@ -5,18 +5,35 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::Mutex;
 
 use super::plugins::Target;
 use super::stores::Stores;
+use crate::clock::Clock;
 use crate::relay::RelayHandle;
 
 /// Longer than this, and a database that answers is no use to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// So long the database's answer is told again: whoever can reach the port could otherwise take its
+/// connections from the deliveries.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
 /// Shared by the server and by what starts and stops the host.
 #[derive(Default)]
 pub struct Board {
     phase: RwLock<Phase>,
+    probed: Kept<Probed>,
+}
+
+/// The latest answer, and when it came, in time since boot.
+struct Kept<T>(Mutex<Option<(Duration, T)>>);
+
+/// What the database said to the latest probe.
+#[derive(Clone)]
+struct Probed {
+    database_problem: Option<String>,
+    migrations_problem: Option<String>,
 }
 
 #[derive(Clone, Default)]
@@ -56,14 +73,16 @@ impl Board {
         }
     }
 
-    pub async fn readiness(&self) -> Readiness {
+    pub async fn readiness(&self, clock: &dyn Clock) -> Readiness {
         match self.get() {
             Phase::Starting => Readiness::not_yet("starting", "the host is starting"),
             Phase::Waiting(what) => Readiness::not_yet("starting", &what),
-            Phase::Running(running) => running.readiness("running").await,
+            Phase::Running(running) => {
+                running.readiness("running", self.probed.get(clock, running.probe()).await)
+            }
             Phase::Draining(running) => {
-                let readiness = running.readiness("draining").await;
-                Readiness { ready: false, ..readiness }
+                let probed = self.probed.get(clock, running.probe()).await;
+                Readiness { ready: false, ..running.readiness("draining", probed) }
             }
         }
     }
@@ -74,6 +93,27 @@ impl Board {
 
     fn get(&self) -> Phase {
         self.phase.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    /// The answer of the last second, or a new one. Whoever asks meanwhile waits for the same one.
+    async fn get(&self, clock: &dyn Clock, ask: impl Future<Output = T>) -> T {
+        let mut kept = self.0.lock().await;
+        if let Some((at, answer)) = &*kept
+            && clock.since_boot() < *at + PROBE_EVERY
+        {
+            return answer.clone();
+        }
+        let answer = ask.await;
+        *kept = Some((clock.since_boot(), answer.clone()));
+        answer
     }
 }
 
@@ -122,8 +162,18 @@ impl Readiness {
 }
 
 impl Running {
-    async fn readiness(&self, phase: &'static str) -> Readiness {
-        let (database, migrations) = tokio::join!(self.database_problem(), self.migrations_problem());
+    async fn probe(&self) -> Probed {
+        let (database_problem, migrations_problem) =
+            tokio::join!(self.database_problem(), self.migrations_problem());
+        Probed { database_problem, migrations_problem }
+    }
+
+    fn readiness(&self, phase: &'static str, probed: Probed) -> Readiness {
+        // A database that answers questions may still refuse claims.
+        let problems = self.relay.status().store_problems;
+        let database =
+            probed.database_problem.or_else(|| (!problems.is_empty()).then(|| problems.join("; ")));
+        let migrations = probed.migrations_problem;
         let destinations = self.destinations();
         let blocked = destinations.values().any(|destination| destination.required && !destination.part.ok);
         let ready = database.is_none() && migrations.is_none() && !blocked;
@@ -136,15 +186,10 @@ impl Running {
         }
     }
 
-    /// Besides the question itself: a database that answers questions may still refuse claims.
     async fn database_problem(&self) -> Option<String> {
         match tokio::time::timeout(PROBE_TIMEOUT, self.stores.store.now()).await {
             Err(_) => Some(format!("it did not answer within {} s", PROBE_TIMEOUT.as_secs())),
-            Ok(Err(error)) => Some(error.to_string()),
-            Ok(Ok(_)) => {
-                let problems = self.relay.status().store_problems;
-                (!problems.is_empty()).then(|| problems.join("; "))
-            }
+            Ok(answer) => answer.err().map(|error| error.to_string()),
         }
     }
 
@@ -173,5 +218,52 @@ impl Running {
             }
         };
         self.targets.iter().map(|target| (target.name.clone(), part(target))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Cell;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use super::*;
+    use crate::domain::{ClaimToken, Timestamp};
+
+    #[derive(Default)]
+    struct Hand(Cell<Duration>);
+
+    impl Clock for Hand {
+        fn since_boot(&self) -> Duration {
+            *self.0.lock().unwrap()
+        }
+
+        fn wall(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn jitter(&self) -> f64 {
+            0.5
+        }
+
+        fn token(&self) -> ClaimToken {
+            ClaimToken([0; 16])
+        }
+    }
+
+    #[tokio::test]
+    async fn however_many_probes_ask_the_database_is_asked_once_a_second() {
+        let (clock, asked, kept) = (Hand::default(), AtomicU32::new(0), Kept::default());
+        let ask = || async {
+            let answer = asked.fetch_add(1, Relaxed) + 1;
+            tokio::task::yield_now().await;
+            answer
+        };
+        let answers = futures_util::future::join_all((0..100).map(|_| kept.get(&clock, ask()))).await;
+        assert_eq!(answers, [1; 100]);
+        *clock.0.lock().unwrap() = PROBE_EVERY - Duration::from_millis(1);
+        assert_eq!(kept.get(&clock, ask()).await, 1);
+        *clock.0.lock().unwrap() = PROBE_EVERY;
+        assert_eq!(kept.get(&clock, ask()).await, 2);
+        assert_eq!(asked.load(Relaxed), 2);
     }
 }

@@ -32,6 +32,8 @@ struct Shared {
     exporter: Arc<OnceLock<Exporter>>,
     /// Of the token, so that comparing takes the same time whatever is sent.
     token_digest: Option<[u8; 32]>,
+    /// Only this machine reaches the server.
+    is_local: bool,
 }
 
 impl Server {
@@ -56,7 +58,13 @@ impl Server {
             )
         })?;
         let address = listener.local_addr()?;
-        let shared = Shared { board, clock, exporter: Arc::default(), token_digest };
+        let shared = Shared {
+            board,
+            clock,
+            exporter: Arc::default(),
+            token_digest,
+            is_local: address.ip().is_loopback(),
+        };
         let closes = CancellationToken::new();
         let closed = closes.clone().cancelled_owned();
         let task = tokio::spawn(async move {
@@ -88,10 +96,15 @@ fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-async fn readiness(State(shared): State<Shared>) -> Response {
-    let readiness = shared.board.readiness().await;
+/// A probe needs no token and learns one thing; names and errors are for whoever has the token or
+/// is on this machine.
+async fn readiness(State(shared): State<Shared>, request: Request) -> Response {
+    let readiness = shared.board.readiness(&*shared.clock).await;
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(readiness)).into_response()
+    if shared.is_local || shared.token_digest.is_some_and(|wanted| wanted == sent_digest(&request)) {
+        return (status, Json(readiness)).into_response();
+    }
+    (status, Json(serde_json::json!({ "ready": readiness.ready }))).into_response()
 }
 
 async fn exposition(State(shared): State<Shared>) -> Response {
@@ -106,14 +119,66 @@ async fn exposition(State(shared): State<Shared>) -> Response {
 }
 
 async fn with_token(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let sent = sent.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    let sent: [u8; 32] = Sha256::digest(sent).into();
+    let sent = sent_digest(&request);
     match shared.token_digest {
         Some(wanted) if wanted != sent => {
             let text = "send the token of server.token as  Authorization: Bearer TOKEN\n";
             (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
         }
         _ => next.run(request).await,
+    }
+}
+
+fn sent_digest(request: &Request) -> [u8; 32] {
+    let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let sent = sent.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    Sha256::digest(sent).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::config::SecretRef;
+    use super::*;
+    use crate::clock::SystemClock;
+
+    async fn start(listen: [u8; 4]) -> Server {
+        // Cargo sets this one for a test; any that is set would do.
+        let token = Some(SecretRef::Env("CARGO_PKG_NAME".to_owned()));
+        let config = file::Server { listen: SocketAddr::from((listen, 0)), token };
+        let board = Arc::new(Board::default());
+        board.wait_for("the database refused the password of \"shop\"".to_owned());
+        Server::start(&config, board, Arc::new(SystemClock)).await.unwrap()
+    }
+
+    async fn readyz(server: &Server, token: &str) -> (String, serde_json::Value) {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", server.address.port())).await.unwrap();
+        let head = format!(
+            "GET /readyz HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().to_owned(), serde_json::from_str(body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn beyond_this_machine_readiness_without_the_token_is_a_status_and_one_word() {
+        let open = start([0, 0, 0, 0]).await;
+        for token in ["", "guessed"] {
+            let answer = readyz(&open, token).await;
+            assert_eq!(answer, ("503".to_owned(), serde_json::json!({ "ready": false })));
+        }
+        let (status, body) = readyz(&open, env!("CARGO_PKG_NAME")).await;
+        assert_eq!((status.as_str(), &body["ready"]), ("503", &false.into()));
+        assert!(body["database"]["problem"].as_str().unwrap().contains("password"), "{body}");
+        open.stop().await;
+
+        let local = start([127, 0, 0, 1]).await;
+        let (_, body) = readyz(&local, "").await;
+        assert!(body["database"]["problem"].as_str().unwrap().contains("password"), "{body}");
+        local.stop().await;
     }
 }

@@ -131,7 +131,8 @@ impl Default for RelayDefaults {
 pub struct Server {
     /// Address and port; port 0 takes a free one. Anything but loopback needs a token.
     pub listen: SocketAddr,
-    /// What a client sends as `Authorization: Bearer …`; `/livez` and `/readyz` answer without.
+    /// What a client sends as `Authorization: Bearer …`; without it `/livez` answers, and
+    /// `/readyz` beyond this machine says only whether the host is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<SecretRef>,
 }
