@@ -13,6 +13,12 @@ mod progress;
 mod run;
 mod show;
 mod status;
+/// Whoever acts is named in the record, in one line that says something.
+fn a_name(text: &str) -> Result<String, String> {
+    let is_name = !text.trim().is_empty() && text.len() <= 255 && !text.chars().any(char::is_control);
+    is_name.then(|| text.to_owned()).ok_or("it takes 1 to 255 bytes, without control characters".to_owned())
+}
+
 #[cfg(test)]
 mod tests;
 mod time;
@@ -40,7 +46,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Who acts, for the record; else $USER@HOST
-    #[arg(long = "as", global = true, value_name = "NAME")]
+    #[arg(long = "as", global = true, value_name = "NAME", value_parser = a_name)]
     pub who: Option<String>,
 }
 

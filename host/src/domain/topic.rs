@@ -17,6 +17,7 @@ pub enum TopicError {
     Empty,
     TooLong(usize),
     WhiteSpace,
+    Control,
     EmptySegment,
     MisplacedStar,
 }
@@ -27,6 +28,7 @@ impl fmt::Display for TopicError {
             Self::Empty => write!(f, "it is empty; a topic has 1 to {TOPIC_BYTES_MAX} bytes"),
             Self::TooLong(n) => write!(f, "it has {n} bytes; a topic has at most {TOPIC_BYTES_MAX}"),
             Self::WhiteSpace => write!(f, "it holds white space; use dots between the parts"),
+            Self::Control => write!(f, "it holds a control character; use letters, digits, hyphens and dots"),
             Self::EmptySegment => write!(f, "it has an empty part; write a.b, not .a, a. or a..b"),
             Self::MisplacedStar => write!(f, "`*` may only stand alone or as the last part, as in order.*"),
         }
@@ -74,6 +76,9 @@ pub fn check_topic(topic: &str) -> Result<(), TopicError> {
     if topic.chars().any(char::is_whitespace) {
         return Err(TopicError::WhiteSpace);
     }
+    if topic.chars().any(char::is_control) {
+        return Err(TopicError::Control);
+    }
     if topic.split('.').any(str::is_empty) {
         return Err(TopicError::EmptySegment);
     }
@@ -111,6 +116,7 @@ mod tests {
         for (text, error) in [
             ("", TopicError::Empty),
             ("a b", TopicError::WhiteSpace),
+            ("a\0.b", TopicError::Control),
             ("a..b", TopicError::EmptySegment),
             (".*", TopicError::Empty),
             ("a.*.b", TopicError::MisplacedStar),

@@ -109,8 +109,13 @@ fn prepare(runtime: &Arc<Inner>, spec: PluginSpec) -> Result<Parts, LoadProblem>
 
 fn compile(runtime: &Inner, spec: &PluginSpec) -> Result<(Component, String), LoadProblem> {
     let path = spec.component.display().to_string();
-    let bytes = std::fs::read(&spec.component)
-        .map_err(|error| LoadProblem::Unreadable { path: path.clone(), why: error.to_string() })?;
+    let unreadable = |why: String| LoadProblem::Unreadable { path: path.clone(), why };
+    // A device or a pipe could be read for ever.
+    let is_file = spec.component.metadata().map_err(|error| unreadable(error.to_string()))?.is_file();
+    if !is_file {
+        return Err(unreadable("it is not a regular file".to_owned()));
+    }
+    let bytes = std::fs::read(&spec.component).map_err(|error| unreadable(error.to_string()))?;
     let digest = hex(&Sha256::digest(&bytes));
     if let Some(pinned) = &spec.sha256
         && !pinned.eq_ignore_ascii_case(&digest)

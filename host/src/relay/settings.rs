@@ -15,6 +15,9 @@ pub const CONNECTIONS_MIN: u32 = 3;
 /// acknowledgement.
 const STATEMENTS_IN_A_LEASE: u32 = 3;
 
+/// Whatever a crashed host held waits for the end of its lease.
+const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What holds for the whole host.
 #[derive(Clone, Debug)]
 pub struct RelaySettings {
@@ -87,6 +90,13 @@ pub fn check_lease_arithmetic(
              (outbox.timeout) and the margin of {:?} take {needed:?}; set relay.lease to {needed:?} or more, \
              or lower outbox.timeout",
             lane.lease, relay.store_timeout, lane.margin
+        ));
+    }
+    if lane.lease > LEASE_MAX {
+        return Err(format!(
+            "destination \"{name}\": with a lease of {:?} a crash would hold its deliveries for so long; set \
+             relay.lease to {LEASE_MAX:?} or less, and let renewals (relay.renew) carry longer calls",
+            lane.lease
         ));
     }
     if !lane.renew && lane.call_budget >= lane.lease {

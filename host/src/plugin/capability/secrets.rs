@@ -106,6 +106,9 @@ fn read(source: &SecretSource) -> Result<Read, String> {
 fn read_file(path: &PathBuf) -> Result<Read, String> {
     // The version first: a file changed in between is read once more, rather than missed.
     let version = file_version(path);
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(format!("{} is not a regular file", path.display()));
+    }
     let mut bytes =
         std::fs::read(path).map_err(|error| format!("the file {} can't be read: {error}", path.display()))?;
     if bytes.last() == Some(&b'\n') {

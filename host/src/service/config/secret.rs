@@ -33,8 +33,14 @@ impl SecretRef {
                 format!("the environment variable {name} is not set (or is not text); set it, or use {{ file = \"…\" }}")
             }),
             Self::File(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| format!("the secret file {} can't be read: {error}", path.display()))?;
+                let unreadable = |why: &dyn std::fmt::Display| {
+                    format!("the secret file {} can't be read: {why}", path.display())
+                };
+                // A device or a pipe could be read for ever.
+                if !path.metadata().map_err(|error| unreadable(&error))?.is_file() {
+                    return Err(unreadable(&"it is not a regular file"));
+                }
+                let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
                 let text = text.strip_suffix('\n').unwrap_or(&text);
                 Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
             }
