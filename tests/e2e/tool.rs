@@ -14,6 +14,7 @@ on_both!(
     an_unrouted_event_is_kept_and_delivered_once_a_config_routes_it,
     every_act_of_an_operator_is_recorded,
     metrics_are_shown_to_who_has_the_token_and_probes_to_everyone,
+    a_schema_newer_than_known_is_refused_where_the_host_may_not_migrate_too,
 );
 
 /// A destination whose plugin does what the topic says.
@@ -136,4 +137,24 @@ async fn metrics_are_shown_to_who_has_the_token_and_probes_to_everyone(scene: Sc
     assert_eq!(host.get("/livez").await.0, 200);
     assert_eq!(host.readiness().await.0, 200);
     host.stop();
+}
+
+async fn a_schema_newer_than_known_is_refused_where_the_host_may_not_migrate_too(scene: Scene) {
+    scene.migrate().await;
+    let config = scene.write_config_with("migrate = false", "", &noop("noop", "*", ""));
+    let host = Host::start(&config);
+    assert_eq!(host.readiness().await.0, 200);
+    let newer = "insert into outbox_migration (version, name) values (99, '0099_later')";
+    scene.producer().await.execute(newer).await;
+    let names_both = |text: &str| text.contains("version 99") && text.contains("up to 1");
+    let (status, readiness) = host.readiness().await;
+    assert_eq!(status, 503, "{readiness}");
+    assert!(names_both(&readiness["migrations"].to_string()), "{readiness}");
+    host.stop();
+    for command in [["run"], ["check"], ["status"]] {
+        let refused = outhaul(&config, &command);
+        let text = [&refused.stdout[..], &refused.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(!refused.status.success() && names_both(&text), "{command:?}: {text}");
+    }
 }

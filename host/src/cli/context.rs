@@ -24,11 +24,6 @@ impl Context {
         let schema = context.stores.schema.status().await?;
         match schema.installed {
             None => bail!("the database has no outbox tables yet; run  outhaul migrate"),
-            Some(installed) if installed > schema.newest_known => bail!(
-                "the database has schema version {installed}, and this outhaul knows versions up to {}; \
-                 use the outhaul that made it, or a newer one",
-                schema.newest_known
-            ),
             Some(installed) if !schema.pending.is_empty() => bail!(
                 "the database has schema version {installed}, and this outhaul needs version {}; run  outhaul migrate",
                 schema.newest_known

@@ -117,22 +117,14 @@ async fn schema(config: &Config, stores: &Stores) -> Finding {
         Err(error) => return Finding::bad("schema", error.to_string()),
     };
     let newest = status.newest_known;
-    match status.installed {
-        Some(installed) if installed > newest => Finding::bad(
-            "schema",
-            format!(
-                "it has version {installed}, and this outhaul knows versions up to {newest}; use a newer outhaul"
-            ),
-        ),
-        _ if status.pending.is_empty() => {
-            Finding::good("schema", format!("it is up to date, at version {newest}"))
-        }
-        _ if config.file.outbox.migrate => {
-            Finding::good("schema", format!("`outhaul run` will bring it to version {newest}"))
-        }
-        _ => Finding::bad(
+    if status.pending.is_empty() {
+        Finding::good("schema", format!("it is up to date, at version {newest}"))
+    } else if config.file.outbox.migrate {
+        Finding::good("schema", format!("`outhaul run` will bring it to version {newest}"))
+    } else {
+        Finding::bad(
             "schema",
             format!("it is not at version {newest}, and outbox.migrate is false; run  outhaul migrate"),
-        ),
+        )
     }
 }

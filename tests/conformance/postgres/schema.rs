@@ -51,12 +51,11 @@ async fn a_newer_schema_is_refused_with_both_versions() {
         "insert into outbox_migration (version, name) values (99, '0099_later')",
     )
     .await;
-    let refusal = database.postgres().migrate().await.expect_err("newer than known");
-    assert!(
-        matches!(&refusal, StoreError::Schema(text) if text.contains("99") && text.contains("up to 1")),
-        "{refusal}"
-    );
-    assert_eq!(database.postgres().status().await.expect("status").installed, Some(99));
+    let store = database.postgres();
+    for refused in [store.migrate().await.map(|_| ()), store.status().await.map(|_| ())] {
+        let Err(StoreError::Schema(text)) = refused else { panic!("{refused:?}") };
+        assert!(text.contains("version 99") && text.contains("up to 1"), "{text}");
+    }
 }
 
 #[tokio::test]

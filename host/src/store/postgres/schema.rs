@@ -36,6 +36,7 @@ impl Schema for PostgresStore {
             let dialect = self.in_schema(&schema);
             let installed = installed(work.connection(), &dialect).await?;
             work.done().await?;
+            refuse_newer(installed)?;
             let done = installed.unwrap_or(0);
             let pending = MIGRATIONS.iter().filter(|migration| migration.version > done);
             Ok(SchemaStatus {
@@ -110,13 +111,9 @@ impl PostgresStore {
             .await?;
         }
         run(&mut transaction, dialect.text(LOG)).await?;
-        let done = installed(&mut transaction, dialect).await?.unwrap_or(0);
-        if done > newest_known() {
-            return Err(StoreError::Schema(format!(
-                "the database has schema version {done}, and this host knows up to {}: run a newer outhaul",
-                newest_known()
-            )));
-        }
+        let done = installed(&mut transaction, dialect).await?;
+        refuse_newer(done)?;
+        let done = done.unwrap_or(0);
         let Some(migration) = MIGRATIONS.iter().find(|migration| migration.version > done) else {
             transaction.commit().await.map_err(map)?;
             return Ok(None);
@@ -132,6 +129,17 @@ impl PostgresStore {
         .map_err(map)?;
         transaction.commit().await.map_err(map)?;
         Ok(Some(migration.name.to_owned()))
+    }
+}
+
+fn refuse_newer(installed: Option<i64>) -> StoreResult<()> {
+    match installed {
+        Some(version) if version > newest_known() => Err(StoreError::Schema(format!(
+            "the database has schema version {version}, and this host knows versions up to {}; \
+             run a host at least as new as the one that migrated it",
+            newest_known()
+        ))),
+        _ => Ok(()),
     }
 }
 
