@@ -16,10 +16,12 @@ pub async fn an_event_is_never_updated(db: &dyn SqlDatabase) {
     let scene = Scene::open(db).await;
     scene.insert_ids(&["e1"]).await;
     let before = format!("{:?}", scene.report("e1").await);
-    for set in ["topic = 'order.other'", "event_id = 'e2'", "available_at = available_at", "seq = seq + 1"] {
+    for set in ["topic = 'order.other'", "event_id = 'e2'", "available_at = available_at"] {
         let error = refused(db, &format!("UPDATE outbox_event SET {set}")).await;
         assert!(error.contains("never changed"), "{error}");
     }
+    // A database may have a refusal of its own for a number that it draws itself.
+    refused(db, "UPDATE outbox_event SET seq = seq + 1").await;
     assert_eq!(format!("{:?}", scene.report("e1").await), before);
 }
 

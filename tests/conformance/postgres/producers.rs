@@ -5,6 +5,7 @@ use outhaul_tests::postgres::run;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::PostgresDatabase;
+use crate::harness::SqlDatabase;
 use crate::scene::{Scene, ids};
 
 const DENIED: &str = "42501";
@@ -96,4 +97,27 @@ async fn copy_and_one_statement_of_many_rows_are_routed_too() {
     let unrouted = scene.store.lane_reports().await.expect("reports");
     let unrouted = unrouted.iter().find(|report| report.id.is_none()).expect("unrouted events are shown");
     assert_eq!((unrouted.destination.as_str(), unrouted.pending), ("(unrouted)", 3));
+}
+
+#[tokio::test]
+async fn a_producer_that_names_a_sequence_number_is_refused_and_harms_no_other() {
+    let database = PostgresDatabase::open().await;
+    let scene = Scene::open(&database).await;
+    scene.insert_ids(&["a"]).await;
+    let insert = |seq: i64, overriding: &str| {
+        format!(
+            "insert into outbox_event (seq, event_id, topic, payload) {overriding}
+             values ({seq}, 'chosen{seq}', 'order.created', '\\x7b7d')"
+        )
+    };
+    for (sql, reason) in [
+        (insert(2, ""), "cannot insert a non-DEFAULT value into column \"seq\""),
+        (insert(-5, ""), "cannot insert a non-DEFAULT value into column \"seq\""),
+        (insert(-5, "overriding system value"), "outbox_event_seq_is_positive"),
+    ] {
+        let refused = database.execute(&sql).await.expect_err(&sql);
+        assert!(refused.contains(reason), "{sql}: {refused}");
+    }
+    scene.insert_ids(&["b", "c"]).await;
+    assert_eq!(scene.claim_ids("host-a").await, ["a", "b", "c"]);
 }

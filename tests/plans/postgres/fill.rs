@@ -64,7 +64,7 @@ async fn insert(connection: &mut PgConnection) {
              from generate_series(1, 100) id;
              insert into outbox_route (pattern, destination_id, generation) values ('never', {BUSY}, 1);
 
-             insert into outbox_event (seq, event_id, topic, payload)
+             insert into outbox_event (seq, event_id, topic, payload) overriding system value
              select seq, 'e-' || seq, 'order.created', '\\x7b7d'
              from generate_series(1, 2000000) seq;
 
