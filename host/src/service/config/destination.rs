@@ -35,7 +35,7 @@ pub struct Destination {
     /// Readiness fails while this destination's plugin does not run.
     #[serde(default)]
     pub required: bool,
-    /// Distinct events rejected in a row that stop the lane; 0 is never.
+    /// Distinct events rejected in a row that stop the lane, up to 1,000; 0 is never.
     #[serde(default)]
     pub stop_after_rejections: u32,
     /// The name this destination had; its deliveries come with it.

@@ -191,3 +191,15 @@ fn sqlite_paths_start_at_the_configs_folder() {
     assert_eq!(resolve_sqlite("sqlite::memory:", folder), "sqlite::memory:");
     assert_eq!(resolve_sqlite("postgres://h/x", folder), "postgres://h/x");
 }
+
+#[test]
+fn a_limit_of_rejections_that_is_never_counted_to_is_refused() {
+    for limit in [0, 1, 1_000] {
+        let file = read(&format!("{SMALL}stop_after_rejections = {limit}\n"));
+        assert_eq!(file.destination["hook"].stop_after_rejections, limit);
+    }
+    assert_eq!(
+        only_problem(&format!("{SMALL}stop_after_rejections = 1001\n")),
+        "8 destination.hook.stop_after_rejections: a lane stops after 1 to 1000 rejections in a row; 0 is never"
+    );
+}

@@ -9,6 +9,10 @@ use super::unknown::nearest;
 
 const NAME_BYTES_MAX: usize = 100;
 const COUNT_MAX: u32 = 10_000;
+
+/// The databases remember no more than so many distinct rejected events of a lane.
+const REJECTIONS_MAX: u32 = 1_000;
+
 const SECRET_USES: [&str; 3] = ["hmac-sha256", "ed25519", "reveal"];
 
 pub fn validate(file: &ConfigFile, located: &mut Located<'_>) {
@@ -176,6 +180,10 @@ impl Checked<'_, '_> {
         }
         if destination.lease.is_some_and(|lease| lease.0.is_zero()) {
             self.refuse(&["lease"], "it must be longer than zero");
+        }
+        if destination.stop_after_rejections > REJECTIONS_MAX {
+            let text = format!("a lane stops after 1 to {REJECTIONS_MAX} rejections in a row; 0 is never");
+            self.refuse(&["stop_after_rejections"], text);
         }
         if destination.on_dead.is_some() && destination.order == OrderBy::None {
             self.refuse(

@@ -1,5 +1,5 @@
 -- Adds event $2 to the distinct events that lane $1 rejected in a row; null ends the run. A
--- thousand are remembered: no one sets a higher limit than that in earnest.
+-- thousand are remembered: a config can't set a higher limit.
 update {schema}outbox_destination
 set rejected_events = case
         when $2::bigint is null then '{}'
