@@ -228,6 +228,26 @@ pub async fn a_lane_that_no_longer_keeps_an_order_frees_what_was_parked(db: &dyn
     assert_eq!(ids(&scene.claims(&request).await.claimed), ["a2", "a3"]);
 }
 
+pub async fn a_host_whose_config_has_another_order_for_the_lane_claims_nothing(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    scene.insert(&[keyed("a1", "a"), keyed("a2", "a")]).await;
+    let orders = [Order::None, BLOCK, SKIP];
+    let mut taken = Vec::new();
+    for (current, digest) in [(BLOCK, "c2"), (SKIP, "c3"), (Order::None, "c4")] {
+        let config = DestinationConfig { order: current, ..destination(SHOP, &["order.*"]) };
+        scene.store.register(&registration("host-b", digest, vec![config])).await.expect("register");
+        scene.store.sweep(&[scene.shop], 100).await.expect("sweep");
+        for order in orders.into_iter().filter(|order| *order != current) {
+            let claims = scene.claims(&ClaimRequest { order, ..scene.request("host-a") }).await;
+            let did = (claims.claimed.len(), claims.parked, claims.lost, claims.buried.len());
+            assert_eq!(did, (0, 0, 0, 0), "{order:?} where the lane keeps {current:?}");
+        }
+        let claims = scene.claims(&ClaimRequest { order: current, ..scene.request("host-b") }).await;
+        taken.push(ids(&claims.claimed));
+    }
+    assert_eq!(taken, [vec!["a1"], vec![], vec!["a2"]], "a2 waits for a1 until no order is kept");
+}
+
 pub async fn two_claims_racing_for_one_key_never_both_win(db: &dyn Database) {
     let scene = Scene::ordered(db, BLOCK).await;
     let names: Vec<String> = (0..12).map(|n| format!("a{n:02}")).collect();

@@ -1,9 +1,11 @@
 //! The promises on PostgreSQL, and those that only it can make.
 
 mod keys;
+mod leases;
 mod producers;
 mod proxy;
 mod schema;
+mod sweeps;
 mod trouble;
 mod wake;
 

@@ -58,6 +58,7 @@ macro_rules! promises {
                 a_lane_without_order_ignores_keys,
                 a_long_blocked_key_does_not_hide_what_is_due_behind_it,
                 a_lane_that_no_longer_keeps_an_order_frees_what_was_parked,
+                a_host_whose_config_has_another_order_for_the_lane_claims_nothing,
                 two_claims_racing_for_one_key_never_both_win,
                 a_claim_racing_an_acknowledgement_leaves_no_delivery_parked_for_ever,
             }

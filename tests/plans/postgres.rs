@@ -37,7 +37,7 @@ async fn a_million_pending_and_a_million_delivered_cost_a_claim_nothing() {
     }
     a_hot_key_is_parked_in_bounded_claims(&store).await;
     // Parked, and so out of every later claim.
-    explain.check("candidates_ordinary", &format!("{HOT}, 200, null"), 50.0).await;
+    explain.check("candidates_ordinary", &format!("{HOT}, 200, null, 1"), 50.0).await;
     explain.check("parked_keys", &format!("'{{{HOT}}}', 0, '', '', 100"), 50.0).await;
 }
 
@@ -48,7 +48,7 @@ async fn claims_stay_bounded(explain: &mut Explain) {
     assert_eq!(explain.check("claim_suspect", &claim(BUSY), 50.0).await, 0.0);
     assert_eq!(explain.check("claim_ordinary", &claim(FUTURE), 50.0).await, 0.0, "nothing is due");
 
-    let candidates = explain.check("candidates_ordinary", &format!("{HOT}, 200, null"), 1_000.0).await;
+    let candidates = explain.check("candidates_ordinary", &format!("{HOT}, 200, null, 1"), 1_000.0).await;
     assert_eq!(candidates, 200.0, "of {ROWS_OF_THE_HOT_KEY} behind a head in back-off");
     let seqs: Vec<String> = (2..=201).map(|seq| seq.to_string()).collect();
     let keyed = format!("{HOT}, 100, 30000000, 12, 'host', null, '{{{}}}', true", seqs.join(","));

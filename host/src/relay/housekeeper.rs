@@ -45,8 +45,9 @@ async fn beat(ctx: &Context) -> StoreResult<()> {
     if ctx.config_is_superseded.swap(is_superseded, Relaxed) != is_superseded {
         if is_superseded {
             tracing::warn!(
-                "another host applied a newer config: this one delivers on, writes no routes, and stops \
-                 lanes only for itself; give it the newer config and reload"
+                "another host applied a newer config: this one delivers on where the order of the lane is \
+                 the same, writes no routes, and stops lanes only for itself; give it the newer config \
+                 and reload"
             );
         } else {
             tracing::info!("this host's config is the current one again");

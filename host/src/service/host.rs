@@ -72,7 +72,8 @@ async fn start(config: &Config, board: &Board, clock: &SharedClock) -> anyhow::R
     if registered.standing == ConfigStanding::Superseded {
         tracing::warn!(
             generation = registered.generation,
-            "another host applied a newer config: this one writes no routes; \
+            "another host applied a newer config: this one writes no routes and claims nothing from lanes \
+             that keep another order there; \
              run  outhaul config apply  to make this config the current one"
         );
     }

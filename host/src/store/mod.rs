@@ -72,7 +72,8 @@ pub trait Store: Send + Sync + 'static {
     /// attempts and passed `expires_at` become dead letters instead of claims.
     ///
     /// Returns nothing while the lane is not active, unless `request.probe` holds the lane's
-    /// unexpired probe token; then at most one delivery.
+    /// unexpired probe token; then at most one delivery. Nothing either where the lane keeps another
+    /// order than `request.order`: a host with a superseded config must not break that order.
     async fn claim(&self, request: &ClaimRequest) -> StoreResult<Claims>;
 
     /// Payloads of claimed events, in any order. Called after the claim with what fits the byte
@@ -129,7 +130,8 @@ pub trait Store: Send + Sync + 'static {
 /// Installing and upgrading.
 #[async_trait]
 pub trait Schema: Send + Sync + 'static {
-    /// What stands in the database and what this host would apply.
+    /// What stands in the database and what this host would apply. Refuses a schema newer than this
+    /// host knows, naming both versions.
     async fn status(&self) -> StoreResult<SchemaStatus>;
 
     /// Applies what is missing, one migration a transaction, and returns the names applied.

@@ -33,8 +33,10 @@ impl Model {
         new_token: &dyn Fn() -> ClaimToken,
     ) -> Claims {
         let mut claims = Claims::default();
-        let admitted =
-            self.lanes.get(&request.destination).is_some_and(|lane| lane.admits(request.probe, now));
+        let admitted = self
+            .lanes
+            .get(&request.destination)
+            .is_some_and(|lane| lane.order == request.order && lane.admits(request.probe, now));
         if !admitted {
             return claims;
         }

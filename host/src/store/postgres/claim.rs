@@ -12,6 +12,7 @@ use sqlx::types::{Json, Uuid};
 use sqlx::{PgConnection, Row};
 
 use super::pgtime::{PgTime, time};
+use super::register::ordering;
 use super::*;
 use crate::domain::{ClaimToken, DeadReason, Event, Fence};
 
@@ -104,6 +105,7 @@ impl PostgresStore {
             .bind(request.destination.0)
             .bind(i64::from(limit(request)) + i64::from(BEHIND_MAX))
             .bind(probe(request))
+            .bind(ordering(request.order))
             .fetch_all(connection)
             .await
             .map_err(map)?;

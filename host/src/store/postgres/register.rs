@@ -197,7 +197,7 @@ impl PostgresStore {
 }
 
 /// The numbers in `outbox_destination.ordering`.
-fn ordering(order: Order) -> i16 {
+pub(super) fn ordering(order: Order) -> i16 {
     match order {
         Order::None => 0,
         Order::Key(OnDead::Block) => 1,

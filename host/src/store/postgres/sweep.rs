@@ -9,17 +9,51 @@ use sqlx::Row;
 use super::claim::Key;
 use super::*;
 
-/// Events looked at in one round, in the hope of finding none without a delivery.
-const EVENTS_SEEN: i64 = 4_000;
+/// Events looked at in one round, in the hope of finding none without a delivery: the most, and the
+/// fewest where a server can't look at more in the time of a statement.
+const EVENTS_SEEN_MAX: i64 = 4_000;
+const EVENTS_SEEN_MIN: i64 = 100;
+
+#[derive(Clone, Copy)]
+enum Part {
+    RouteUnrouted,
+    AdoptTail,
+    AdoptHistory,
+    BuryExpired,
+    UnparkUnordered,
+    UnparkStuck,
+}
+
+const PARTS: [Part; 6] = [
+    Part::RouteUnrouted,
+    Part::AdoptTail,
+    Part::AdoptHistory,
+    Part::BuryExpired,
+    Part::UnparkUnordered,
+    Part::UnparkStuck,
+];
 
 #[derive(Default)]
 pub(super) struct Progress {
+    /// The place in `PARTS` of the part that runs next.
+    next_part: usize,
+    window: Window,
     unrouted: Unrouted,
     tail: Tail,
     /// Where the slow round over everything stands.
     history_after: i64,
     /// The last key looked at for a parked head.
     key_after: Key,
+}
+
+/// How many events the next look is at: half as many after one that did not end, twice as many
+/// after one that did.
+struct Window(i64);
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(EVENTS_SEEN_MAX)
+    }
 }
 
 #[derive(Default)]
@@ -55,17 +89,42 @@ enum Mark {
 }
 
 impl PostgresStore {
+    /// Each part runs whatever became of the others; the first failure is the answer.
     pub(super) async fn sweep_once(&self, destinations: &[DestinationId], limit: u32) -> StoreResult<Swept> {
         let mut progress = self.sweep.lock().await;
         let ids: Vec<i64> = destinations.iter().map(|id| id.0).collect();
         let mut swept = Swept::default();
-        self.bounded(self.route_unrouted(&mut progress.unrouted, limit, &mut swept)).await?;
-        self.bounded(self.adopt_tail(&mut progress.tail, limit, &mut swept)).await?;
-        self.bounded(self.adopt_history(&mut progress.history_after, limit, &mut swept)).await?;
-        self.bounded(self.bury_expired(&ids, limit, &mut swept)).await?;
-        self.bounded(self.unpark_unordered(&ids, limit, &mut swept)).await?;
-        self.bounded(self.unpark_stuck(&ids, &mut progress.key_after, limit, &mut swept)).await?;
-        Ok(swept)
+        let mut failure = None;
+        for _ in PARTS {
+            let part = PARTS[progress.next_part];
+            // Before it runs: a caller that gives up on a slow part begins the next round behind it.
+            progress.next_part = (progress.next_part + 1) % PARTS.len();
+            let work = self.sweep_part(part, &mut progress, &ids, limit, &mut swept);
+            if let Err(error) = self.bounded(work).await {
+                failure.get_or_insert(error);
+            }
+        }
+        failure.map_or(Ok(swept), Err)
+    }
+
+    async fn sweep_part(
+        &self,
+        part: Part,
+        at: &mut Progress,
+        ids: &[i64],
+        limit: u32,
+        swept: &mut Swept,
+    ) -> StoreResult<()> {
+        match part {
+            Part::RouteUnrouted => self.route_unrouted(&mut at.unrouted, limit, swept).await,
+            Part::AdoptTail => self.adopt_tail(&mut at.tail, &mut at.window, limit, swept).await,
+            Part::AdoptHistory => {
+                self.adopt_history(&mut at.history_after, &mut at.window, limit, swept).await
+            }
+            Part::BuryExpired => self.bury_expired(ids, limit, swept).await,
+            Part::UnparkUnordered => self.unpark_unordered(ids, limit, swept).await,
+            Part::UnparkStuck => self.unpark_stuck(ids, &mut at.key_after, limit, swept).await,
+        }
     }
 
     async fn route_unrouted(&self, at: &mut Unrouted, limit: u32, swept: &mut Swept) -> StoreResult<()> {
@@ -95,9 +154,15 @@ impl PostgresStore {
         Ok(())
     }
 
-    async fn adopt_tail(&self, tail: &mut Tail, limit: u32, swept: &mut Swept) -> StoreResult<()> {
+    async fn adopt_tail(
+        &self,
+        tail: &mut Tail,
+        window: &mut Window,
+        limit: u32,
+        swept: &mut Swept,
+    ) -> StoreResult<()> {
         self.move_mark(tail).await?;
-        let is_last = self.adopt_events(&mut tail.after, limit, swept).await?;
+        let is_last = self.adopt_events(&mut tail.after, window, limit, swept).await?;
         if is_last {
             if let Mark::Quiet(top) = tail.mark {
                 tail.settled = top;
@@ -110,24 +175,39 @@ impl PostgresStore {
         Ok(())
     }
 
-    async fn adopt_history(&self, after: &mut i64, limit: u32, swept: &mut Swept) -> StoreResult<()> {
-        if self.adopt_events(after, limit, swept).await? {
+    async fn adopt_history(
+        &self,
+        after: &mut i64,
+        window: &mut Window,
+        limit: u32,
+        swept: &mut Swept,
+    ) -> StoreResult<()> {
+        if self.adopt_events(after, window, limit, swept).await? {
             *after = 0;
         }
         Ok(())
     }
 
     /// Looks at events after `after`, moves it, and says whether that was the end of the outbox.
-    async fn adopt_events(&self, after: &mut i64, limit: u32, swept: &mut Swept) -> StoreResult<bool> {
+    async fn adopt_events(
+        &self,
+        after: &mut i64,
+        window: &mut Window,
+        limit: u32,
+        swept: &mut Swept,
+    ) -> StoreResult<bool> {
         let mut work = self.one().await?;
+        let seen = window.0;
+        window.0 = (seen / 2).max(EVENTS_SEEN_MIN);
         let row = sqlx::query(self.statements.adopt.clone())
             .bind(*after)
-            .bind(EVENTS_SEEN)
+            .bind(seen)
             .bind(i64::from(limit))
             .fetch_one(work.connection())
             .await
             .map_err(map)?;
         work.done().await?;
+        window.0 = (seen * 2).min(EVENTS_SEEN_MAX);
         let number = |column: &str| row.try_get::<Option<i64>, _>(column).map_err(map);
         let adopted = number("adopted")?.unwrap_or(0);
         swept.adopted += adopted.unsigned_abs();
@@ -136,7 +216,7 @@ impl PostgresStore {
             swept.more = true;
             return Ok(false);
         }
-        let is_last = number("examined")?.unwrap_or(0) < EVENTS_SEEN;
+        let is_last = number("examined")?.unwrap_or(0) < seen;
         *after = number("last_seq")?.unwrap_or(*after);
         Ok(is_last)
     }

@@ -67,6 +67,7 @@ impl SqliteStore {
         let row = query(self.sql.claim_lane.clone())
             .bind(request.destination.0)
             .bind(request.probe.map(|probe| probe.0.to_vec()))
+            .bind(request.order.as_str())
             .fetch_optional(tx)
             .await?;
         let Some(row) = row else { return Ok(None) };

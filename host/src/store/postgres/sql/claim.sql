@@ -1,11 +1,12 @@
 -- Takes up to $2 due deliveries of destination $1 for $3 microseconds, in due order, each with a new
 -- token. What expired without a word is counted as lost and written to the history; used-up
 -- attempts ($4) and a passed expiry become dead letters instead. Nothing while the lane is not
--- active, unless $6 is its unexpired probe token. $5 is the host.
+-- active, unless $6 is its unexpired probe token, nor while it keeps an order. $5 is the host.
 with lane as materialized (
     select epoch, pauses, last_success_at
     from {schema}outbox_destination
     where id = $1
+      and ordering = 0
       and (state = 'active' or (state = 'paused' and probe_token = $6 and probe_until > {statement_now}))
 ),
 due as materialized (
@@ -28,6 +29,7 @@ due as materialized (
       and not parked
       and {which}
       and due_at <= {statement_now}
+      and (lease_until is null or lease_until <= {statement_now})
       and exists (select from lane)
     order by due_at, event_seq
     limit $2

@@ -1,9 +1,11 @@
 -- Ordered lanes, first step: locks up to $2 due deliveries of destination $1 in due order and tries
 -- to lock their keys. Waits for nothing: a row or a key that another holds is left to it.
+-- Nothing while the lane keeps another order than $4.
 with lane as materialized (
     select
     from {schema}outbox_destination
     where id = $1
+      and ordering = $4
       and (state = 'active' or (state = 'paused' and probe_token = $3 and probe_until > {statement_now}))
 ),
 due as materialized (
@@ -14,6 +16,7 @@ due as materialized (
       and not parked
       and {which}
       and due_at <= {statement_now}
+      and (lease_until is null or lease_until <= {statement_now})
       and exists (select from lane)
     order by due_at, event_seq
     limit $2

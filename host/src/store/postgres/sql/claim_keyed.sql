@@ -6,6 +6,7 @@ with lane as materialized (
     select epoch, pauses, last_success_at
     from {schema}outbox_destination
     where id = $1
+      and ordering = case when $8 then 1 else 2 end
       and (state = 'active' or (state = 'paused' and probe_token = $6 and probe_until > {statement_now}))
 ),
 judged as materialized (
@@ -58,6 +59,7 @@ judged as materialized (
     where d.destination_id = $1
       and d.event_seq = any ($7)
       and d.status = 0
+      and (d.lease_until is null or d.lease_until <= {statement_now})
       and exists (select from lane)
 ),
 due as materialized (

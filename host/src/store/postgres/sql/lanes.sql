@@ -5,23 +5,25 @@ select destination.id,
        destination.epoch,
        destination.pauses,
        destination.paused_until,
-       coalesce(ordinary.due_at <= {statement_now}, false) as has_due,
-       coalesce(suspect.due_at <= {statement_now}, false) as has_due_suspect,
+       ordinary.due_at is not null as has_due,
+       suspect.due_at is not null as has_due_suspect,
        coalesce(
            destination.state = 'paused'
            and destination.paused_until <= {statement_now}
            and (destination.probe_until is null or destination.probe_until <= {statement_now})
-           and (ordinary.due_at <= {statement_now} or suspect.due_at <= {statement_now}), false) as wants_probe,
+           and (ordinary.due_at is not null or suspect.due_at is not null), false) as wants_probe,
        least(next_ordinary.due_at, next_suspect.due_at) as next_due_at
 from {schema}outbox_destination destination
 left join lateral (
     select due_at from {schema}outbox_delivery
-    where destination_id = destination.id and status = 0 and not parked and {ordinary}
+    where destination_id = destination.id and status = 0 and not parked and {ordinary} and due_at <= {statement_now}
+      and (lease_until is null or lease_until <= {statement_now})
     order by due_at, event_seq limit 1
 ) ordinary on true
 left join lateral (
     select due_at from {schema}outbox_delivery
-    where destination_id = destination.id and status = 0 and not parked and {suspect}
+    where destination_id = destination.id and status = 0 and not parked and {suspect} and due_at <= {statement_now}
+      and (lease_until is null or lease_until <= {statement_now})
     order by due_at, event_seq limit 1
 ) suspect on true
 left join lateral (

@@ -11,14 +11,20 @@ held as materialized (
     where d.claim_token = c.token
     order by d.destination_id, d.event_seq
     for update of d
+),
+-- The clock is read once a row, after the wait for its lock: a due time that lies even a
+-- microsecond before the end of the lease would let a claim meet a living lease.
+extended as materialized (
+    select destination_id, event_seq, place, {now} + $5 * interval '1 microsecond' as lease_until
+    from held
 )
 update {schema}outbox_delivery d
-set lease_until = {now} + $5 * interval '1 microsecond',
-    due_at = {now} + $5 * interval '1 microsecond'
-from held
+set lease_until = extended.lease_until,
+    due_at = extended.lease_until
+from extended
 join claim c using (place)
-where d.destination_id = held.destination_id
-  and d.event_seq = held.event_seq
+where d.destination_id = extended.destination_id
+  and d.event_seq = extended.event_seq
   and d.status = 0
   and d.claim_token = c.token
   and d.fence = c.fence
