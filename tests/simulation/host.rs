@@ -95,6 +95,8 @@ pub struct Line {
     pub stop_at: Option<(u64, Side)>,
     pub stopped: Notify,
     pub read_rule: Mutex<Option<ReadRule>>,
+    /// Events whose payload this database has lost.
+    pub without_payload: Mutex<Vec<EventSeq>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,7 @@ impl Line {
             stop_at: None,
             stopped: Notify::new(),
             read_rule: Mutex::default(),
+            without_payload: Mutex::default(),
         }
     }
 
@@ -229,7 +232,9 @@ impl Store for Line {
             }
             self.world.model.payloads(events).await
         };
-        self.send("payloads", effect).await
+        let mut payloads = self.send("payloads", effect).await?;
+        payloads.retain(|(event, _)| !self.without_payload.lock().unwrap().contains(event));
+        Ok(payloads)
     }
 
     async fn renew(&self, claims: &[ClaimRef], lease: Duration) -> StoreResult<Vec<Settled>> {

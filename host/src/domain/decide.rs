@@ -14,6 +14,8 @@ pub struct AttemptFacts {
     /// It was deferred before the lane's latest success: the destination can take others, so its
     /// `unavailable` says something about the event.
     pub deferred_before_success: bool,
+    /// It was sent to see whether its paused lane's destination takes events again.
+    pub is_probe: bool,
     /// Another host has applied a newer config: this host's judgement of the lane is its own.
     pub config_is_superseded: bool,
 }
@@ -81,12 +83,14 @@ pub enum LaneEffect {
     Pause {
         after: Option<Duration>,
     },
-    /// Stop for all hosts until an operator or a reload acts.
+    /// Stop for all hosts until an operator or a restart with a changed config acts.
     Stop,
     /// Stop on this host only.
     StopHere,
     /// The host failed, so nothing was learned of the destination.
     Unknown,
+    /// The event can't be sent at all: the destination was never asked, and another event may ask it.
+    NotAsked,
 }
 
 /// Decides what an outcome means. `now` is the database's time as this host estimates it, `jitter`
@@ -106,10 +110,13 @@ pub fn decide(
         Outcome::Retry { after, .. } => verdict(retry(*after), LaneEffect::Answered),
         Outcome::Other(_) => verdict(retry(None), LaneEffect::Answered),
         Outcome::RateLimited { after, .. } | Outcome::Unavailable { after, .. } => {
-            if facts.deferred_before_success {
-                verdict(retry(*after), LaneEffect::Answered)
-            } else {
-                verdict(defer_or_die(facts, policy, now), LaneEffect::Pause { after: *after })
+            let pause = LaneEffect::Pause { after: *after };
+            match facts.deferred_before_success {
+                false => verdict(defer_or_die(facts, policy, now), pause),
+                // The event may be at fault, yet the lane of a probe is paused because others met
+                // the same: a probe that is refused is no reason to send it all the others.
+                true if facts.is_probe => verdict(retry(*after), pause),
+                true => verdict(retry(*after), LaneEffect::Answered),
             }
         }
         Outcome::Gone(_) | Outcome::Misconfigured(_) => {
@@ -122,11 +129,11 @@ pub fn decide(
             | HostFailure::Deadline
             | HostFailure::LostLease
             | HostFailure::BadOutput
-            | HostFailure::WrongBatchLength
-            | HostFailure::PayloadUnreadable => verdict(retry(None), LaneEffect::Unknown),
+            | HostFailure::WrongBatchLength => verdict(retry(None), LaneEffect::Unknown),
             HostFailure::PayloadTooLarge => {
-                verdict(Write::Dead(DeadReason::PayloadTooLarge), LaneEffect::Unknown)
+                verdict(Write::Dead(DeadReason::PayloadTooLarge), LaneEffect::NotAsked)
             }
+            HostFailure::PayloadUnreadable => verdict(retry(None), LaneEffect::NotAsked),
             HostFailure::Load | HostFailure::Configure => {
                 verdict(defer_or_die(facts, policy, now), LaneEffect::StopHere)
             }
@@ -172,6 +179,7 @@ mod tests {
             attempt: 1,
             first_claimed_at: Timestamp::from_secs(100),
             deferred_before_success: false,
+            is_probe: false,
             config_is_superseded: false,
         }
     }
@@ -211,14 +219,14 @@ mod tests {
             (Outcome::Misconfigured(no()), Write::Defer, LaneEffect::Stop),
             (Outcome::Host(HostFailure::Trap, no()), Write::Retry(half), LaneEffect::Unknown),
             (Outcome::Host(HostFailure::Deadline, no()), Write::Retry(half), LaneEffect::Unknown),
-            (Outcome::Host(HostFailure::PayloadUnreadable, no()), Write::Retry(half), LaneEffect::Unknown),
             (Outcome::Host(HostFailure::Load, no()), Write::Defer, LaneEffect::StopHere),
             (Outcome::Host(HostFailure::Configure, no()), Write::Defer, LaneEffect::StopHere),
             (
                 Outcome::Host(HostFailure::PayloadTooLarge, no()),
                 Write::Dead(DeadReason::PayloadTooLarge),
-                LaneEffect::Unknown,
+                LaneEffect::NotAsked,
             ),
+            (Outcome::Host(HostFailure::PayloadUnreadable, no()), Write::Retry(half), LaneEffect::NotAsked),
         ] {
             assert_eq!(judge(&facts(), outcome.clone(), 101), (write, lane), "{outcome:?}");
         }
@@ -246,6 +254,21 @@ mod tests {
         let (write, lane) = judge(&again, unavailable(), 101);
         assert!(matches!(write, Write::Retry(_)));
         assert_eq!(lane, LaneEffect::Answered);
+    }
+
+    #[test]
+    fn a_refused_probe_keeps_its_lane_paused_even_where_its_event_may_be_at_fault() {
+        let half = Duration::from_millis(500);
+        let limited = Outcome::RateLimited { detail: no(), after: Some(half) };
+        for (outcome, after) in [(unavailable(), None), (limited, Some(half))] {
+            let probe = AttemptFacts { is_probe: true, ..facts() };
+            let pause = LaneEffect::Pause { after };
+            assert_eq!(judge(&probe, outcome.clone(), 101), (Write::Defer, pause));
+            let again = AttemptFacts { deferred_before_success: true, ..probe };
+            let (write, lane) = judge(&again, outcome, 101);
+            assert!(matches!(write, Write::Retry(_)), "{write:?}");
+            assert_eq!(lane, pause);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn close_lane(flight: &Flight, effect: LaneEffect) -> Option<Closed> 
     let may_stop = match effect {
         LaneEffect::Pause { .. } | LaneEffect::Stop | LaneEffect::StopHere => true,
         LaneEffect::Rejected | LaneEffect::Succeeded => counts,
-        LaneEffect::Answered | LaneEffect::Unknown => false,
+        LaneEffect::Answered | LaneEffect::Unknown | LaneEffect::NotAsked => false,
     };
     may_stop.then(|| flight.lane.close())
 }
@@ -28,7 +28,8 @@ pub(super) fn close_lane(flight: &Flight, effect: LaneEffect) -> Option<Closed> 
 /// Carries the outcome's meaning to the lane, for all hosts where it is meant for all.
 pub(super) async fn tell_lane(ctx: &Context, flight: &Flight, outcome: &Outcome, effect: LaneEffect) {
     match effect {
-        LaneEffect::Answered | LaneEffect::Succeeded | LaneEffect::Unknown | LaneEffect::Rejected => {}
+        LaneEffect::Answered | LaneEffect::Succeeded | LaneEffect::Rejected => {}
+        LaneEffect::Unknown | LaneEffect::NotAsked => {}
         LaneEffect::Pause { after } => return pause(ctx, flight, outcome, after).await,
         LaneEffect::Stop => return stop(ctx, flight, reason_of(outcome)).await,
         LaneEffect::StopHere => {
@@ -48,6 +49,7 @@ pub(super) async fn tell_lane(ctx: &Context, flight: &Flight, outcome: &Outcome,
         // The host failed before anything was learned of the destination. The lane stays paused and
         // the pause grows: each probe that ends so costs its event an attempt.
         LaneEffect::Unknown => pause(ctx, flight, outcome, None).await,
+        LaneEffect::NotAsked => drop_probe(ctx, flight, probe).await,
         _ => {
             let success = effect == LaneEffect::Succeeded;
             if change(ctx, flight, LaneChange::Reopen { probe, success }).await {
@@ -73,7 +75,7 @@ async fn stop(ctx: &Context, flight: &Flight, reason: String) {
         tracing::error!(
             destination = flight.destination(),
             reason,
-            "the lane stopped; fix the destination or its settings, then resume the lane or reload"
+            "the lane stopped; fix the destination or its settings, then resume the lane, or restart the hosts with the changed config"
         );
     }
 }
@@ -96,7 +98,7 @@ async fn count_rejections(ctx: &Context, flight: &Flight, effect: LaneEffect) ->
     true
 }
 
-/// Ends a probe that learned nothing.
+/// Ends a probe that learned nothing. Another event may be the next one at once.
 pub(super) async fn drop_probe(ctx: &Context, flight: &Flight, probe: ProbeToken) {
     change(ctx, flight, LaneChange::DropProbe { probe }).await;
 }

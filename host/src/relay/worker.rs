@@ -58,9 +58,11 @@ async fn attempt(ctx: &Context, mut flight: Flight, cargo: Cargo) {
         drop(closed);
     },);
     settle(ctx, &flight, &ended, &verdict, settlement);
-    let was_suspect = flight.suspect.is_some();
+    // A suspect's turn is free, and the lane of a probe may want the next one, which may be an event
+    // that this acknowledgement made due.
+    let asks_again = flight.suspect.is_some() || flight.probe.is_some();
     drop(flight);
-    if was_suspect {
+    if asks_again {
         ctx.questions.ask_now();
     }
 }
@@ -155,6 +157,7 @@ fn judge(ctx: &Context, flight: &Flight, ended: &Ended) -> Verdict {
         attempt: flight.claimed.attempt,
         first_claimed_at: flight.claimed.first_claimed_at,
         deferred_before_success: flight.claimed.deferred_before_success,
+        is_probe: flight.probe.is_some(),
         config_is_superseded: ctx.config_is_superseded.load(Relaxed),
     };
     let policy = Policy { retry: flight.spec.settings.retry.clone() };
