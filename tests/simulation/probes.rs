@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use outhaul::domain::RetryPolicy;
-use outhaul::store::{DeliveryStatus, LaneState};
+use outhaul::store::{DeliveryStatus, LaneState, OnDead, Order};
 
 use crate::checks::DeliveryId;
 use crate::host::Host;
@@ -55,6 +55,31 @@ fn a_second_outage_is_probed_ever_less_often_also_with_events_deferred_in_the_fi
         is_up.store(true, Relaxed);
         world.until_finished(&ids).await;
         assert_eq!(world.count(DeliveryStatus::Delivered), 10);
+        world.watch.assert_kept();
+    });
+}
+
+#[test]
+fn a_probe_finds_the_head_of_its_key_behind_all_that_waits_for_it() {
+    simulate(async {
+        let lane = down_for_one_call(RetryPolicy::default()).with(|lane| {
+            lane.order = Order::Key(OnDead::Block);
+            // One search has time for some of the rows only, and another follows at once.
+            lane.call_budget = Duration::from_millis(500);
+        });
+        let world = World::new(3, vec![lane]).await;
+        let mut events: Vec<_> = (0..600).map(|_| world.event(0)).collect();
+        events.iter_mut().for_each(|event| event.key = Some("k".to_owned()));
+        let seqs = world.insert(&events).await;
+        let ids: Vec<_> = seqs.iter().map(|seq| (world.lane_id(0), *seq)).collect();
+        let _host = Host::start_with(&world, "one", |settings| settings.poll = Duration::from_secs(60)).await;
+        let until_answered = || changes(&world, "success: true") == 1;
+        world.watch.until("the head was delivered", until_answered).await;
+        assert_eq!(calls(&world, &ids), 2, "the head, twice");
+        let began = world.watch.account(ids[0]).began;
+        let waited = began[1].since(began[0]);
+        assert!(waited < Duration::from_secs(10), "{waited:?}");
+        assert!(changes(&world, "DropProbe") > 0, "no search is longer than its part of the lease");
         world.watch.assert_kept();
     });
 }

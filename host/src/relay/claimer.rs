@@ -14,8 +14,9 @@ use super::metrics::{by, by_reason};
 use super::settings::Lane;
 use crate::store::{ClaimRequest, Claimed, Claims, LaneChange, ProbeToken, StoreResult, Which};
 
-/// Claims in a row that find nothing but used-up or parked rows before a probe is given up.
-const PROBE_CLAIMS_MAX: u32 = 8;
+/// What part of the time for one probe is added for finding its event: behind the head of a key there
+/// may be many rows to park, a few for each claim.
+const PROBE_SEARCH_PART: u32 = 4;
 
 /// A claimed delivery on its way through this host.
 pub(super) struct Flight {
@@ -90,25 +91,29 @@ async fn claim(ctx: &Arc<Context>, lane: &Arc<LaneState>, mut planned: Planned) 
 /// One event shows whether a paused destination takes events again.
 async fn probe(ctx: &Arc<Context>, lane: &Arc<LaneState>, planned: Planned) -> StoreResult<()> {
     let settings = &planned.spec.settings;
-    // The right to probe is not renewed, so it must outlast claim, call and report.
-    let lease = settings.lease.max(settings.call_budget + ctx.settings.store_timeout * 3);
-    let Some(token) = ctx.ask("take_probe", ctx.store.take_probe(lane.id, lease)).await? else {
+    // The right to probe is not renewed, so it must outlast the search, claim, call and report.
+    let probe = settings.lease.max(settings.call_budget + ctx.settings.store_timeout * 3);
+    let search = probe / PROBE_SEARCH_PART;
+    let search_ends = ctx.clock.since_boot() + search;
+    let Some(token) = ctx.ask("take_probe", ctx.store.take_probe(lane.id, probe + search)).await? else {
         return Ok(());
     };
-    for _ in 0..PROBE_CLAIMS_MAX {
+    let mut has_moved = false;
+    while ctx.clock.since_boot() < search_ends {
         let (claims, sent_at) = take(ctx, &planned, Which::Ordinary, Some(token)).await?;
-        let is_more = claims.parked > 0 || !claims.buried.is_empty();
         if !claims.claimed.is_empty() {
             start_one(ctx, lane, planned, claims, sent_at, Some(token), None);
             return Ok(());
         }
-        if !is_more {
+        if !is_progress(&claims) {
             break;
         }
+        has_moved = true;
     }
     // Only a suspect may be left to probe with.
     if let Ok(turn) = ctx.suspects.clone().try_acquire_owned() {
         let (claims, sent_at) = take(ctx, &planned, Which::Suspect, Some(token)).await?;
+        has_moved |= is_progress(&claims);
         if !claims.claimed.is_empty() {
             start_one(ctx, lane, planned, claims, sent_at, Some(token), Some(turn));
             return Ok(());
@@ -117,7 +122,16 @@ async fn probe(ctx: &Arc<Context>, lane: &Arc<LaneState>, planned: Planned) -> S
     let epoch = lane.view().map_or(0, |view| view.epoch);
     let change = LaneChange::DropProbe { probe: token };
     ctx.ask("change_lane", ctx.store.change_lane(lane.id, epoch, change)).await?;
+    if has_moved {
+        // The search goes on where it ended; each row is parked or buried once, so it ends.
+        ctx.questions.ask_now();
+    }
     Ok(())
+}
+
+/// Whether the same claim finds other rows now.
+fn is_progress(claims: &Claims) -> bool {
+    claims.parked > 0 || !claims.buried.is_empty()
 }
 
 /// Sends one claim statement. Returns what it took and when it was sent: trust counts from there.
