@@ -123,11 +123,24 @@ pub async fn an_operators_pause_is_never_probed_nor_overridden(db: &dyn Database
         assert!(!change(&scene, change_to).await);
     }
     assert!(scene.store.resume(SHOP, "ann").await.expect("resume"));
-    assert!(!scene.store.resume(SHOP, "ann").await.expect("resume"), "it is active already");
     assert_eq!(ids(&scene.claim("host-a").await), ["e1"]);
     let acts = scene.actions().await;
     let act = |action: &str| ("ann".to_owned(), action.to_owned(), 1);
     assert_eq!(acts, [act("resume"), act("pause")]);
+}
+
+pub async fn a_resume_of_an_active_lane_starts_a_new_epoch(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    scene.insert_ids(&["e1"]).await;
+    let before = scene.claim_one("host-a").await.lane_epoch;
+    assert!(
+        scene.store.resume(SHOP, "ann").await.expect("resume"),
+        "one host may have stopped it for itself"
+    );
+    let lane = scene.lane().await;
+    assert_eq!((lane.state, lane.epoch), (LaneState::Active, before + 1));
+    assert!(!scene.store.change_lane(scene.shop, before, stop("gone")).await.expect("change"));
+    assert_eq!(scene.actions().await, [("ann".to_owned(), "resume".to_owned(), 1)]);
 }
 
 pub async fn a_stopped_lane_waits_for_an_operator_or_a_changed_setting(db: &dyn Database) {

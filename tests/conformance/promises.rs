@@ -78,6 +78,7 @@ macro_rules! promises {
                 a_failed_probe_pauses_longer_and_a_good_one_reopens,
                 an_answer_from_an_earlier_epoch_moves_no_lane,
                 an_operators_pause_is_never_probed_nor_overridden,
+                a_resume_of_an_active_lane_starts_a_new_epoch,
                 a_stopped_lane_waits_for_an_operator_or_a_changed_setting,
                 rejections_in_a_row_are_counted_by_distinct_events,
                 a_delivery_knows_that_it_was_deferred_before_the_lanes_latest_success,

@@ -74,6 +74,7 @@ pub fn lane_with(world: &Arc<World>, host: &str, index: usize, script: Script) -
         lane: index,
         script,
         unready: sim.unready.clone(),
+        refused: Mutex::default(),
     };
     Lane { id: world.lane_id(index), settings: sim.settings.clone(), plugin: Arc::new(plugin) }
 }

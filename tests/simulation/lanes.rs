@@ -165,11 +165,76 @@ fn a_plugin_that_cannot_configure_stops_its_lane_on_that_host_only() {
         let hosts = world.model.hosts().await.unwrap();
         let problems = &hosts.iter().find(|host| host.host == "one").unwrap().problems;
         assert!(problems[0].problem.contains("as the script says"), "{problems:?}");
-        // A reload with a plugin that works.
+        // A new config gives it a plugin that works.
         one.relay.put_lane(lane_with(&world, "one", 0, script(|_| Act::deliver(1))));
         world.until_finished(&ids).await;
         assert_eq!(world.count(DeliveryStatus::Delivered), 10);
         assert_eq!(one.relay.status().lanes[0].problem, None);
+    });
+}
+
+#[test]
+fn a_lane_that_stopped_on_one_host_tries_again_at_each_resume() {
+    simulate(async {
+        let is_fixed = Arc::new(AtomicBool::new(false));
+        let fixed = is_fixed.clone();
+        let lane = SimLane::new(
+            "a",
+            script(move |_| match fixed.load(Relaxed) {
+                true => Act::deliver(1),
+                false => Act::fail(Outcome::Host(HostFailure::Configure, detail("key file"))),
+            }),
+        );
+        let world = World::new(3, vec![lane.with(|lane| lane.concurrency = 1)]).await;
+        let ids = world.emit(0, 10).await;
+        let one = Host::start(&world, "one").await;
+        let calls = || ids.iter().map(|id| world.watch.account(*id).fences.len()).sum::<usize>();
+        for tries in 1..=3 {
+            let stopped = || calls() == tries && one.relay.status().lanes[0].problem.is_some();
+            world.watch.until("the host tries and names the problem", stopped).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!((calls(), state(&one)), (tries, LaneState::Active));
+            is_fixed.store(tries == 3, Relaxed);
+            assert!(world.model.resume("a", "someone").await.unwrap());
+        }
+        world.until_finished(&ids).await;
+        assert_eq!(world.count(DeliveryStatus::Delivered), 10);
+        assert!(ids.iter().all(|id| world.row(*id).attempts == 1), "the tries cost no attempts");
+        assert_eq!(one.relay.status().lanes[0].problem, None);
+        world.watch.assert_kept();
+    });
+}
+
+#[test]
+fn a_host_whose_config_is_current_again_starts_what_it_had_stopped_for_itself() {
+    simulate(async {
+        let is_fixed = Arc::new(AtomicBool::new(false));
+        let fixed = is_fixed.clone();
+        let lane = SimLane::new(
+            "a",
+            script(move |_| match fixed.load(Relaxed) {
+                true => Act::deliver(1),
+                false => Act::fail(Outcome::Misconfigured(detail("401"))),
+            }),
+        );
+        let world = World::new(3, vec![lane]).await;
+        let apply = |host: &str, digest: &str| HostRegistration {
+            config_digest: digest.to_owned(),
+            takeover: Takeover::UnlessCurrent,
+            ..world.registration(host)
+        };
+        world.model.register(&apply("newer", "two")).await.unwrap();
+        let ids = world.emit(0, 20).await;
+        let old = Host::start(&world, "old").await;
+        let told = || old.relay.status().lanes[0].problem.is_some();
+        world.watch.until("the old host stops the lane for itself", told).await;
+        is_fixed.store(true, Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.count(DeliveryStatus::Delivered), 0);
+        world.model.register(&apply("old", "one")).await.unwrap();
+        world.until_finished(&ids).await;
+        assert_eq!(world.count(DeliveryStatus::Delivered), 20);
+        assert_eq!(old.relay.status().lanes[0].problem, None);
     });
 }
 

@@ -84,7 +84,10 @@ pub struct ScriptedPlugin {
     pub host: String,
     pub lane: usize,
     pub script: Script,
+    /// Why it never loaded, if it did not.
     pub unready: Option<String>,
+    /// Why `configure` refused the settings when it last ran, if it did.
+    pub refused: Mutex<Option<String>>,
 }
 
 #[async_trait]
@@ -106,6 +109,9 @@ impl Deliver for ScriptedPlugin {
             self.see(id, &call, |watch, seen| watch.took_effect(seen));
         }
         running.end(act.outcome.kind());
+        if let Outcome::Host(HostFailure::Configure, detail) = &act.outcome {
+            *self.refused.lock().unwrap() = Some(detail.message.clone());
+        }
         act.outcome
     }
 
@@ -114,7 +120,11 @@ impl Deliver for ScriptedPlugin {
     }
 
     fn unready(&self) -> Option<String> {
-        self.unready.clone()
+        self.unready.clone().or_else(|| self.refused.lock().unwrap().clone())
+    }
+
+    fn try_anew(&self) {
+        *self.refused.lock().unwrap() = None;
     }
 }
 

@@ -37,4 +37,8 @@ pub trait Deliver: Send + Sync + 'static {
 
     /// Why this plugin can't take calls on this host (it failed to load or to configure), if so.
     fn unready(&self) -> Option<String>;
+
+    /// An operator or a config gave the lane a new start: a plugin that could take calls before is
+    /// ready until a call finds otherwise. One that never loaded stays as it is.
+    fn try_anew(&self) {}
 }

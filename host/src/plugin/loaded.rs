@@ -100,6 +100,11 @@ impl Deliver for LoadedPlugin {
     fn unready(&self) -> Option<String> {
         self.pool.settings_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    fn try_anew(&self) {
+        // The next call that finds no warm instance configures one, and that decides.
+        *self.pool.settings_problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// Runs a task on the guests' threads; dropping the returned future ends the task.

@@ -47,10 +47,12 @@ async fn beat(ctx: &Context) -> StoreResult<()> {
             tracing::warn!(
                 "another host applied a newer config: this one delivers on where the order of the lane is \
                  the same, writes no routes, and stops lanes only for itself; give it the newer config \
-                 and reload"
+                 and restart it"
             );
         } else {
             tracing::info!("this host's config is the current one again");
+            // What it stopped for itself under a superseded config is a question for all hosts now.
+            ctx.lanes().iter().for_each(|lane| lane.start_here());
         }
     }
     Ok(())

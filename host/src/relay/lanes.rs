@@ -11,7 +11,7 @@ use crate::store::{Claims, LaneState as StoredState, LaneView};
 
 pub(super) struct LaneState {
     pub id: DestinationId,
-    /// Replaced as a whole at a reload: an attempt keeps what it started with.
+    /// Replaced as a whole when a new config gives another: an attempt keeps what it started with.
     spec: RwLock<Arc<Lane>>,
     inner: Mutex<Inner>,
     changed: Notify,
@@ -87,7 +87,7 @@ impl LaneState {
         self.spec().settings.name.clone()
     }
 
-    /// A reload: new settings and a new plugin, and whatever stopped the old ones is forgotten.
+    /// New settings and a new plugin, and whatever stopped the old ones is forgotten.
     pub fn replace(&self, lane: Lane) {
         *self.spec.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lane);
         self.inner().stopped_here = None;
@@ -107,12 +107,16 @@ impl LaneState {
         inner.signs += u64::from(view.has_due);
         inner.has_due_suspect = is_active && view.has_due_suspect;
         inner.wants_probe = view.wants_probe;
-        // An operator's resume and a reload start a new epoch.
+        // An operator's resume and a changed config start a new epoch, on an active lane too.
         if inner.stopped_here.as_ref().is_some_and(|stopped| view.epoch > stopped.epoch) {
             inner.stopped_here = None;
         }
+        let is_new_epoch = inner.view.as_ref().is_some_and(|known| view.epoch > known.epoch);
         inner.view = Some(view);
         drop(inner);
+        if is_new_epoch {
+            self.spec().plugin.try_anew();
+        }
         self.changed.notify_one();
     }
 
@@ -205,7 +209,7 @@ impl LaneState {
         self.inner().has_due = false;
     }
 
-    /// Stops the lane on this host only, until a resume or a reload.
+    /// Stops the lane on this host only, until a resume or a restart with a changed config.
     pub fn stop_here(&self, reason: String, epoch: i64) {
         let name = self.name();
         let mut inner = self.inner();
@@ -215,6 +219,12 @@ impl LaneState {
         if is_news {
             tracing::error!(destination = name, reason, "the lane stopped on this host");
         }
+    }
+
+    /// What stopped the lane on this host only is no reason any more.
+    pub fn start_here(&self) {
+        self.inner().stopped_here = None;
+        self.changed.notify_one();
     }
 
     /// Why this lane can't run on this host, if so.

@@ -20,7 +20,8 @@ pub trait Operate: Send + Sync + 'static {
     /// Pauses a lane until it is resumed; never probed.
     async fn pause(&self, destination: &str, reason: &str, who: &str) -> StoreResult<bool>;
 
-    /// Makes a paused or stopped lane active.
+    /// Makes a lane active, whatever held it. An active one starts a new epoch as well, so that a host
+    /// that stopped it for itself tries again.
     async fn resume(&self, destination: &str, who: &str) -> StoreResult<bool>;
 
     /// Deliveries by filter, newest last, at most `filter.limit`.

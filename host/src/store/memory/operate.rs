@@ -233,11 +233,7 @@ impl Operate for MemoryStore {
 
     async fn resume(&self, destination: &str, who: &str) -> StoreResult<bool> {
         let resumed = self.call("resume", |model, now| {
-            let lane = model.lane_named(destination)?;
-            if lane.state == LaneState::Active {
-                return Ok(false);
-            }
-            lane.set_state(LaneState::Active, None);
+            model.lane_named(destination)?.set_state(LaneState::Active, None);
             model.act(who, "resume", format!("destination {destination:?}"), 1, now);
             Ok(true)
         });

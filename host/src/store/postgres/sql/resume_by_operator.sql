@@ -1,3 +1,5 @@
+-- Makes lane $1 active, whatever held it. An active one starts a new epoch as well: a host that
+-- stopped it for itself tries again.
 update {schema}outbox_destination
 set state = 'active',
     epoch = epoch + 1,
@@ -8,4 +10,4 @@ set state = 'active',
     probe_until = null,
     rejected_events = '{}'
 where id = $1
-  and state in ('paused', 'stopped')
+  and state <> 'removed'

@@ -1,4 +1,4 @@
--- Stops lane $1 at epoch $2 until a person or a reload acts. An operator's pause stands.
+-- Stops lane $1 at epoch $2 until a person or a changed config acts. An operator's pause stands.
 update {schema}outbox_destination
 set state = 'stopped',
     epoch = epoch + 1,

@@ -1,4 +1,5 @@
--- Makes lane ?1 active, whatever held it; its run of rejections is forgotten elsewhere.
+-- Makes lane ?1 active, whatever held it; its run of rejections is forgotten elsewhere. An active
+-- one starts a new epoch as well: a host that stopped it for itself tries again.
 UPDATE outbox_destination
 SET state = 'active',
     paused_until = NULL,
@@ -8,4 +9,4 @@ SET state = 'active',
     probe_until = NULL,
     epoch = epoch + 1
 WHERE id = ?1
-  AND state <> 'active'
+  AND state <> 'removed'
