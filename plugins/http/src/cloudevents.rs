@@ -17,6 +17,9 @@ pub const DEFAULT_SOURCE: &str = "/outhaul";
 
 pub const STRUCTURED_CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
 
+/// The last microsecond of the year 9999.
+const TIME_MAX_US: u64 = 253_402_300_799_999_999;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Binary,
@@ -43,7 +46,8 @@ fn attributes<'a>(event: &Event<'a>, source: &str) -> Vec<(&'static str, String)
         ("source", source.to_owned()),
         ("type", event.topic.to_owned()),
     ];
-    if let Ok(micros) = u64::try_from(event.created_at_us) {
+    // RFC 3339 has years of four digits; `time` is optional.
+    if let Some(micros) = u64::try_from(event.created_at_us).ok().filter(|micros| *micros <= TIME_MAX_US) {
         let time = UNIX_EPOCH + Duration::from_micros(micros);
         attributes.push(("time", humantime::format_rfc3339_micros(time).to_string()));
     }
@@ -153,6 +157,18 @@ mod tests {
         let bare = Event { key: None, tenant: "", created_at_us: -1, ..event };
         for name in ["ce-partitionkey", "ce-tenant", "ce-time"] {
             assert_eq!(header(&bare, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_rfc_3339_cannot_write_is_left_out_and_the_event_is_sent() {
+        let last = Event { created_at_us: 253_402_300_799_999_999, ..event() };
+        assert_eq!(header(&last, "ce-time").as_deref(), Some("9999-12-31T23:59:59.999999Z"));
+        for created_at_us in [253_402_300_800_000_000, 1_764_000_000_000_000_000, i64::MAX, -1, i64::MIN] {
+            let odd = Event { created_at_us, ..event() };
+            assert_eq!(header(&odd, "ce-time"), None, "{created_at_us}");
+            assert_eq!(header(&odd, "ce-id").as_deref(), Some("order-1"));
+            assert_eq!(body(&odd).1.get("time"), None, "{created_at_us}");
         }
     }
 
