@@ -5,8 +5,9 @@
 -- bytewise, because BINARY is SQLite's own collation.
 
 CREATE TABLE outbox_event (
-    -- AUTOINCREMENT: a purged event's number is never given again.
-    seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- AUTOINCREMENT: a purged event's number is never given again. A negative one is a producer's own.
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT
+        CONSTRAINT outbox_event_seq_is_given_by_the_database CHECK (seq > 0),
     tenant_id     TEXT NOT NULL DEFAULT ''
         CONSTRAINT outbox_event_tenant_id_is_text_of_at_most_255_bytes CHECK (
             typeof(tenant_id) = 'text' AND length(CAST(tenant_id AS BLOB)) <= 255
@@ -35,15 +36,19 @@ CREATE TABLE outbox_event (
     content_type  TEXT NOT NULL DEFAULT 'application/json'
         CONSTRAINT outbox_event_content_type_is_text_of_1_to_255_bytes CHECK (
             typeof(content_type) = 'text' AND length(CAST(content_type AS BLOB)) BETWEEN 1 AND 255),
+    -- The range tells a time in nanoseconds, which would be due in 50,000 years.
     available_at  INTEGER
-        CONSTRAINT outbox_event_available_at_is_integer_microseconds CHECK (
-            typeof(available_at) IN ('integer', 'null')),
+        CONSTRAINT outbox_event_available_at_is_integer_microseconds_of_1970_to_9999 CHECK (
+            available_at IS NULL
+            OR (typeof(available_at) = 'integer' AND available_at BETWEEN 0 AND 253402300799999999)),
     expires_at    INTEGER
-        CONSTRAINT outbox_event_expires_at_is_integer_microseconds CHECK (
-            typeof(expires_at) IN ('integer', 'null')),
+        CONSTRAINT outbox_event_expires_at_is_integer_microseconds_of_1970_to_9999 CHECK (
+            expires_at IS NULL
+            OR (typeof(expires_at) = 'integer' AND expires_at BETWEEN 0 AND 253402300799999999)),
     created_at    INTEGER NOT NULL
         DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)
-        CONSTRAINT outbox_event_created_at_is_integer_microseconds CHECK (typeof(created_at) = 'integer'),
+        CONSTRAINT outbox_event_created_at_is_integer_microseconds_of_1970_to_9999 CHECK (
+            typeof(created_at) = 'integer' AND created_at BETWEEN 0 AND 253402300799999999),
     -- In this order, so that an event is found by its ID alone too.
     CONSTRAINT outbox_event_identity UNIQUE (event_id, tenant_id)
 );
@@ -196,8 +201,22 @@ BEGIN
       AND json_valid(NEW.headers)
       AND EXISTS (SELECT 1 FROM json_each(NEW.headers) WHERE type <> 'text');
 
-    SELECT RAISE(ABORT, 'outbox_event: this seq is taken; leave seq out')
-    WHERE EXISTS (SELECT 1 FROM outbox_event WHERE seq = NEW.seq);
+    -- JSON can escape half of a surrogate pair, which is no character: bytes ED A0 to ED BF.
+    SELECT RAISE(ABORT, 'outbox_event: headers hold half of a surrogate pair (\ud800 to \udfff), which is no character')
+    WHERE NEW.headers GLOB '*\u[dD][89a-fA-F]*'
+      AND json_valid(NEW.headers)
+      AND EXISTS (
+          SELECT 1
+          FROM json_each(NEW.headers) header
+          CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31]') n
+          WHERE instr(
+              CAST(header.key || ' ' || header.value AS BLOB),
+              substr(CAST(char(55296 + 64 * n.value) AS BLOB), 1, 2)) > 0);
+
+    -- One that a producer gave may be the last there is, after which none can be given. Left out, it
+    -- is -1 here.
+    SELECT RAISE(ABORT, 'outbox_event: seq is given by the database; leave seq out')
+    WHERE NEW.seq <> -1;
 
     INSERT INTO outbox_duplicate (event_id, tenant_id)
     SELECT event_id, tenant_id
@@ -220,7 +239,9 @@ BEGIN
         r.destination_id,
         NEW.seq,
         0,
-        min(max(NEW.created_at, coalesce(NEW.available_at, NEW.created_at)),
+        -- By this clock and not created_at, which is the producer's.
+        min(max(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000,
+                coalesce(NEW.available_at, 0)),
             coalesce(NEW.expires_at, 9223372036854775807)),
         NEW.expires_at,
         NEW.tenant_id,

@@ -217,6 +217,19 @@ pub async fn a_long_blocked_key_does_not_hide_what_is_due_behind_it(db: &dyn Dat
     assert!(!scene.lane().await.has_due);
 }
 
+pub async fn one_claim_of_one_delivery_looks_past_many_behind_a_blocked_head(db: &dyn Database) {
+    let scene = Scene::ordered(db, BLOCK).await;
+    let mut events: Vec<NewEvent> = (0..60).map(|n| keyed(&format!("a{n:02}"), "a")).collect();
+    events.extend([event("n1"), event("n2"), keyed("b1", "b")]);
+    scene.insert(&events).await;
+    let one = ClaimRequest { limit: 1, ..scene.request("host-a") };
+    let head = scene.claims(&one).await.claimed.remove(0);
+    assert_eq!(scene.acknowledge(&head, Write::Retry(secs(1_000))).await, Settled::Recorded);
+    assert_eq!(ids(&scene.claims(&one).await.claimed), ["n1"], "and no more than its limit");
+    assert_eq!(ids(&scene.claims(&one).await.claimed), ["n2"]);
+    assert_eq!(ids(&scene.claims(&one).await.claimed), ["b1"]);
+}
+
 pub async fn a_lane_that_no_longer_keeps_an_order_frees_what_was_parked(db: &dyn Database) {
     let scene = Scene::ordered(db, BLOCK).await;
     scene.insert(&[keyed("a1", "a"), keyed("a2", "a"), keyed("a3", "a")]).await;

@@ -95,6 +95,31 @@ pub async fn an_unrouted_event_is_kept_in_sight_and_routed_later_exactly_once(db
     assert!(scene.claim("host-a").await.is_empty());
 }
 
+/// Sweeps as the housekeeper does: without a pause while there is more.
+async fn sweep_while_there_is_more(scene: &Scene<'_>) -> u64 {
+    let mut routed = 0;
+    for _ in 0..20 {
+        let swept = sweep(scene).await;
+        routed += swept.routed;
+        if !swept.more {
+            return routed;
+        }
+    }
+    panic!("it never rests");
+}
+
+pub async fn a_long_unrouted_backlog_is_compared_with_new_routes_without_a_pause(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    let mut events: Vec<_> = (0..350).map(|n| event_of(&format!("u{n}"), "other.thing")).collect();
+    events.push(event_of("e1", "bill.paid"));
+    scene.insert(&events).await;
+    assert_eq!(sweep_while_there_is_more(&scene).await, 0);
+    assert!(!sweep(&scene).await.more, "what no route matches is no reason to hurry");
+    register(&scene, "c2", vec![destination(SHOP, &["order.*", "bill.*"])]).await;
+    assert_eq!(sweep_while_there_is_more(&scene).await, 1, "behind three windows without a match");
+    assert_eq!(scene.claim_ids("host-a").await, ["e1"]);
+}
+
 pub async fn an_event_without_any_delivery_row_is_adopted(db: &dyn Database) {
     let scene = Scene::open(db).await;
     let mut producer = scene.db.begin(Isolation::ReadCommitted).await;

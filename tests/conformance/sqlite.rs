@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use outhaul::domain::Timestamp;
 use outhaul::store::sqlite::{SqliteOptions, SqliteStore};
 use outhaul::store::{NewEvent, Schema};
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr, Sqlite, Transaction, query};
 use tempfile::TempDir;
 
 use crate::harness::{AnyStore, Database, Isolation, Producer, SqlDatabase};
 
 const CLOCK: &str = "SELECT micros FROM test_clock";
+/// The clock of the routing trigger, which is the machine's for every producer but a test's.
+const MACHINE_CLOCK: &str = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000";
 const ROUTING: &str = "outbox_route_inserted";
 
 pub struct SqliteDatabase {
@@ -34,8 +36,25 @@ impl SqliteDatabase {
         {
             application.execute(sql).await.expect("the clock's table");
         }
+        // On one connection: another may still know the trigger that was dropped.
+        let mut connection = application.acquire().await.expect("a connection");
+        let trigger = routing(&mut connection).await;
+        assert!(trigger.contains(MACHINE_CLOCK), "{trigger}");
+        let trigger = trigger.replace(MACHINE_CLOCK, &format!("({CLOCK})"));
+        connection.execute("DROP TRIGGER outbox_route_inserted").await.expect("drop");
+        connection.execute(AssertSqlSafe(trigger)).await.expect("create");
+        drop(connection);
         Self { dir, store, application }
     }
+}
+
+async fn routing(connection: &mut SqliteConnection) -> String {
+    query("SELECT sql FROM sqlite_schema WHERE name = ?1")
+        .bind(ROUTING)
+        .fetch_one(connection)
+        .await
+        .and_then(|row| row.try_get(0))
+        .expect("the trigger's text")
 }
 
 fn url(dir: &TempDir) -> String {
@@ -100,12 +119,7 @@ impl Producer for SqliteProducer {
     }
 
     async fn insert_without_routing(&mut self, event: &NewEvent) -> Result<(), String> {
-        let text: String = query("SELECT sql FROM sqlite_schema WHERE name = ?1")
-            .bind(ROUTING)
-            .fetch_one(&mut *self.tx)
-            .await
-            .and_then(|row| row.try_get(0))
-            .expect("the trigger's text");
+        let text = routing(&mut self.tx).await;
         self.tx.execute("DROP TRIGGER outbox_route_inserted").await.expect("drop");
         let inserted = self.insert(event).await;
         self.tx.execute(AssertSqlSafe(text)).await.expect("create");

@@ -62,9 +62,6 @@ async fn insert_or_replace_is_refused_and_or_ignore_leaves_the_event_alone() {
         let error = database.execute(&format!("INSERT {values}")).await.expect_err("inserted twice");
         assert!(error.contains("UNIQUE constraint failed: outbox_event.event_id"), "{error}");
     }
-    let by_seq =
-        "INSERT OR REPLACE INTO outbox_event (seq, event_id, topic, payload) VALUES (1, 'e9', 't', 'x')";
-    assert!(database.execute(by_seq).await.is_err());
     let upsert = format!("INSERT {values} ON CONFLICT DO UPDATE SET topic = 'order.other'");
     assert!(database.execute(&upsert).await.expect_err("updated").contains("never changed"));
     assert_eq!(scene.report("e1").await.topic, "order.created");
@@ -84,14 +81,104 @@ async fn times_are_integers_and_the_default_is_now_in_microseconds() {
     let apart = i128::from(after.0) - machine.as_micros() as i128;
     assert!(apart.abs() < 60_000_000, "{apart} µs from the machine's clock");
     for column in ["available_at", "expires_at", "created_at"] {
-        for value in ["'2030-01-01'", "1.5", "x'00'"] {
+        // Nanoseconds, and the first microsecond after the year 9999.
+        for value in ["'2030-01-01'", "1.5", "x'00'", "-1", "1764000000000000000", "253402300800000000"] {
             let sql = format!(
                 "INSERT INTO outbox_event (event_id, topic, payload, {column}) VALUES ('e2', 'a', 'x', {value})"
             );
             let error = application.execute(sqlx::AssertSqlSafe(sql)).await.expect_err("refused").to_string();
-            assert!(error.contains(column), "{error}");
+            assert!(error.contains(&format!("{column}_is_integer_microseconds")), "{value}: {error}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_event_is_due_by_the_databases_clock_whatever_created_at_says() {
+    let (_dir, store, mut application) = fresh().await;
+    let request = register(&store).await;
+    let insert = |id: &str, topic: &str, created: i64| {
+        sqlx::AssertSqlSafe(format!(
+            "INSERT INTO outbox_event (event_id, topic, payload, created_at) VALUES ('{id}', '{topic}', 'x', {created})"
+        ))
+    };
+    // The first two are by clocks that are wrong by years, the third is routed later.
+    const LAST: i64 = 253_402_300_799_999_999;
+    application.execute(insert("e1", "order.created", LAST)).await.expect("insert");
+    application.execute(insert("e2", "order.created", 0)).await.expect("insert");
+    application.execute(insert("e3", "bill.paid", LAST)).await.expect("insert");
+    assert_eq!(ids(&store.claim(&request).await.expect("claim").claimed), ["e1", "e2"]);
+    let wider = registration("host-a", "c2", vec![destination(SHOP, &["order.*", "bill.*"])]);
+    store.register(&HostRegistration { takeover: Takeover::UnlessCurrent, ..wider }).await.expect("register");
+    assert_eq!(store.sweep(&[request.destination], 100).await.expect("sweep").routed, 1);
+    assert_eq!(ids(&store.claim(&request).await.expect("claim").claimed), ["e3"]);
+}
+
+/// SQLite gives a row the number after the highest there was: a producer's own could be the last.
+#[tokio::test]
+async fn a_producer_cannot_give_seq_so_it_cannot_stop_the_inserts_of_others() {
+    let (_dir, store, mut application) = fresh().await;
+    let request = register(&store).await;
+    application.execute(query(INSERT).bind("e1")).await.expect("insert");
+    let row = "(seq, event_id, topic, payload) VALUES";
+    for seq in ["-1", "-2", "0", "1", "7", "9223372036854775807", "-9223372036854775808", "'5'"] {
+        for verb in ["INSERT", "INSERT OR REPLACE"] {
+            let sql = format!("{verb} INTO outbox_event {row} ({seq}, 'bad', 'order.created', 'x')");
+            let error = application.execute(sqlx::AssertSqlSafe(sql)).await.expect_err("taken").to_string();
+            assert!(
+                error.contains("seq is given by the database") || error.contains("seq_is_given"),
+                "{error}"
+            );
+        }
+        let sql = format!("INSERT OR IGNORE INTO outbox_event {row} ({seq}, 'bad', 'order.created', 'x')");
+        let ignored = application.execute(sqlx::AssertSqlSafe(sql)).await.map(|done| done.rows_affected());
+        assert!(matches!(ignored, Err(_) | Ok(0)), "{seq}: {ignored:?}");
+    }
+    for (n, verb) in ["INSERT", "INSERT OR IGNORE", "INSERT OR REPLACE"].into_iter().enumerate() {
+        let sql = format!("{verb} INTO outbox_event {row} (NULL, 'f{n}', 'order.created', 'x')");
+        application.execute(sqlx::AssertSqlSafe(sql)).await.expect("left out by NULL");
+    }
+    application.execute(query(INSERT).bind("e2")).await.expect("insert");
+    let claimed = store.claim(&request).await.expect("claim").claimed;
+    assert_eq!(ids(&claimed), ["e1", "f0", "f1", "f2", "e2"]);
+    let seqs: Vec<i64> = claimed.iter().map(|claimed| claimed.event.seq.0).collect();
+    assert_eq!(seqs, [1, 2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn headers_with_half_a_surrogate_pair_are_refused_and_whole_pairs_are_kept() {
+    let (_dir, store, mut application) = fresh().await;
+    register(&store).await;
+    let sql =
+        "INSERT INTO outbox_event (event_id, topic, payload, headers) VALUES (?1, 'order.created', 'x', ?2)";
+    for headers in [
+        r#"{"a":"\ud800"}"#,
+        r#"{"a":"1","b":"x\uDFFFy"}"#,
+        r#"{"a":"\ude00\ud83d"}"#,
+        r#"{"a":"\ud83d\ude00\udbff"}"#,
+        r#"{"\udc00":"1"}"#,
+    ] {
+        let error = application.execute(query(sql).bind("bad").bind(headers)).await.expect_err(headers);
+        assert!(error.to_string().contains("half of a surrogate pair"), "{headers}: {error}");
+    }
+    let headers = r#"{"a":"\ud83d\uDE00","b":"\\ud800","c":"\ud7ff\ue000\ufffd","d":"\uD834\uDD1E"}"#;
+    application.execute(query(sql).bind("e1").bind(headers)).await.expect(headers);
+    let report = store.show("", "e1").await.expect("show").expect("it is there");
+    let read: Vec<_> = report.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(read, [("a", "😀"), ("b", "\\ud800"), ("c", "\u{d7ff}\u{e000}\u{fffd}"), ("d", "𝄞")]);
+}
+
+/// The row of a producer whose library's checks were off, as in a restored dump.
+#[tokio::test]
+async fn headers_that_got_past_the_checks_are_never_dropped_silently() {
+    let (_dir, store, mut application) = fresh().await;
+    let request = register(&store).await;
+    application.execute("DROP TRIGGER outbox_note_duplicate").await.expect("drop");
+    let sql = r#"INSERT INTO outbox_event (event_id, topic, payload, headers)
+                 VALUES ('e1', 'order.created', 'x', '{"a":"1","b":"\ud800","c":"3"}')"#;
+    application.execute(sql).await.expect("insert");
+    let claimed = store.claim(&request).await.expect("claim").claimed;
+    let kept = [("a", "1"), ("b", "\u{fffd}"), ("c", "3")].map(|(name, value)| (name.into(), value.into()));
+    assert_eq!(claimed[0].event.headers, kept);
 }
 
 /// Debian's Python has SQLite 3.40, older than ours: what runs inside its INSERT must work there.
@@ -106,6 +193,23 @@ with db:
     db.execute("insert into outbox_event (event_id, topic, payload) values ('e1', 'order.created', ?)", (b'{"n":1}',))
     db.execute("""insert into outbox_event (event_id, topic, payload, headers, available_at)
                   values ('e2', 'order.created', '{"n":2}', '{"a":"b"}', 5)""")
+with db:
+    db.execute("insert or ignore into outbox_event (event_id, topic, payload) values ('e2', 'order.created', 'x')")
+    db.execute("insert or replace into outbox_event (event_id, topic, payload) values ('e4', 'order.created', 'x')")
+    db.execute(r'''insert into outbox_event (event_id, topic, payload, headers)
+                   values ('e5', 'order.created', 'x', '{"a":"\ud83d\ude00"}')''')
+def refused(columns, values, why):
+    try:
+        db.execute(f"insert into outbox_event (event_id, topic, payload, {columns}) values ('bad', 'order.created', 'x', {values})")
+    except sqlite3.IntegrityError as error:
+        assert why in str(error), error
+        db.rollback()
+        return
+    raise SystemExit(f"{columns} = {values} was taken")
+for seq in (-1, -2, 7, 2**63 - 1):
+    refused("seq", seq, "seq")
+refused("created_at", 1764000000000000000, "microseconds")
+refused("headers", r"""'{"a":"\ud800"}'""", "surrogate")
 try:
     with db:
         db.execute("insert into outbox_event (event_id, topic, payload) values ('e3', 'order.created', 'x')")
@@ -119,7 +223,7 @@ print(sqlite3.sqlite_version)
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     println!("producer: SQLite {}", String::from_utf8_lossy(&ran.stdout).trim());
     let claimed = store.claim(&request).await.expect("claim").claimed;
-    assert_eq!(ids(&claimed), ["e1", "e2"]);
+    assert_eq!(ids(&claimed), ["e1", "e2", "e4", "e5"]);
     let payloads = store.payloads(&[claimed[1].event.seq]).await.expect("payloads");
     assert_eq!(payloads[0].1.to_vec(), br#"{"n":2}"#, "text is taken for its bytes");
 }

@@ -14,6 +14,10 @@ use super::rows::*;
 use crate::domain::{DeadReason, Event, EventSeq, Fence, Timestamp};
 use crate::store::*;
 
+/// More than the limit are looked at in an ordered claim, so that what stands behind a blocked head
+/// doesn't cost a transaction each; bounded, so that its backlog can't slow a claim down.
+const BEHIND_MAX: u32 = 100;
+
 /// The lane at the moment of the claim.
 struct Admission {
     now: Timestamp,
@@ -92,11 +96,11 @@ impl SqliteStore {
             Which::Ordinary => &self.sql.claim_ordinary,
             Which::Suspect => &self.sql.claim_suspect,
         };
-        let limit = if request.probe.is_some() { request.limit.min(1) } else { request.limit };
+        let behind = if request.order == Order::None { 0 } else { BEHIND_MAX };
         let rows = query(sql.clone())
             .bind(request.destination.0)
             .bind(now.0)
-            .bind(limit)
+            .bind(i64::from(limit(request)) + i64::from(behind))
             .bind(request.order.as_str())
             .fetch_all(tx)
             .await?;
@@ -203,6 +207,10 @@ impl SqliteStore {
     }
 }
 
+fn limit(request: &ClaimRequest) -> u32 {
+    if request.probe.is_some() { request.limit.min(1) } else { request.limit }
+}
+
 impl Plan {
     fn sort(candidates: Vec<Candidate>, request: &ClaimRequest) -> Self {
         let mut plan = Self::default();
@@ -210,17 +218,24 @@ impl Plan {
         for candidate in candidates {
             let seq = candidate.event.seq;
             let key = candidate.event.key.clone().map(|key| (candidate.event.tenant.clone(), key));
+            let burial = candidate.burial(request.max_attempts);
+            // A batch holds one event of a key: the first of them leases it.
+            let second = key.as_ref().is_some_and(|key| request.order != Order::None && heads.contains(key));
+            let is_behind = candidate.is_behind || second;
+            let is_head = burial.is_none() && !is_behind && candidate.waits_until.is_none();
+            if is_head && plan.order.len() >= limit(request) as usize {
+                // Stays due, for the next claim.
+                continue;
+            }
             if candidate.is_lost {
                 plan.lost.push(seq.0);
             }
-            if let Some(reason) = candidate.burial(request.max_attempts) {
+            if let Some(reason) = burial {
                 plan.buried.push((seq, reason));
                 plan.keys.extend(key);
                 continue;
             }
-            // A batch holds one event of a key: the first of them leases it.
-            let second = key.as_ref().is_some_and(|key| request.order != Order::None && heads.contains(key));
-            if candidate.is_behind || second {
+            if is_behind {
                 plan.parked.push((seq.0, None));
                 plan.keys.extend(key);
             } else if let Some(until) = candidate.waits_until {

@@ -51,8 +51,61 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 /// Headers in the order they were written.
 pub(super) fn headers(row: &SqliteRow, column: &str) -> sqlx::Result<Vec<(String, String)>> {
     let Some(json) = maybe_text(row, column)? else { return Ok(Vec::new()) };
-    // The table's checks keep anything but an object of strings out.
-    Ok(serde_json::Deserializer::from_str(&json).deserialize_map(Pairs).unwrap_or_default())
+    let (pairs, fault) = read_headers(&json);
+    if let Some(fault) = fault {
+        let event = text(row, "event_id").unwrap_or_default();
+        tracing::warn!(event, "headers end after {} of them, the rest can't be read: {fault}", pairs.len());
+    }
+    Ok(pairs)
+}
+
+/// The table's checks keep anything but an object of strings out, but run in the producer's own
+/// library: what an older one takes for JSON is read as near to it as can be.
+fn read_headers(json: &str) -> (Vec<(String, String)>, Option<serde_json::Error>) {
+    let read = |json: &str| {
+        let mut pairs = Vec::new();
+        let fault = serde_json::Deserializer::from_str(json).deserialize_map(Pairs(&mut pairs)).err();
+        (pairs, fault)
+    };
+    match read(json) {
+        (pairs, None) => (pairs, None),
+        _ => read(&mended(json)),
+    }
+}
+
+/// Half a surrogate pair becomes U+FFFD, and a bare control character in a string is escaped.
+fn mended(json: &str) -> String {
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    let mut in_string = false;
+    while let Some(next) = rest.chars().next() {
+        let mut length = next.len_utf8();
+        match (next, surrogate(rest)) {
+            ('\\', Some(0xd800..=0xdbff)) if matches!(surrogate(&rest[6..]), Some(0xdc00..)) => length = 12,
+            ('\\', Some(_)) => {
+                mended.push_str("\\ufffd");
+                rest = &rest[6..];
+                continue;
+            }
+            ('\\', None) => length += rest[1..].chars().next().map_or(0, char::len_utf8),
+            ('"', _) => in_string = !in_string,
+            ('\0'..='\x1f', _) if in_string => {
+                mended.push_str(&format!("\\u{:04x}", u32::from(next)));
+                rest = &rest[length..];
+                continue;
+            }
+            _ => {}
+        }
+        mended.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    mended
+}
+
+/// The half of a surrogate pair that the text begins with the escape of.
+fn surrogate(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u32::from_str_radix(digits, 16).ok().filter(|code| (0xd800..=0xdfff).contains(code))
 }
 
 /// Headers as the table keeps them; none is null.
@@ -63,20 +116,54 @@ pub(super) fn headers_json(headers: &[(String, String)]) -> Option<String> {
     (!pairs.is_empty()).then(|| format!("{{{}}}", pairs.join(",")))
 }
 
-struct Pairs;
+/// Keeps what it read before a fault.
+struct Pairs<'a>(&'a mut Vec<(String, String)>);
 
-impl<'de> Visitor<'de> for Pairs {
-    type Value = Vec<(String, String)>;
+impl<'de> Visitor<'de> for Pairs<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "an object of strings")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut pairs = Vec::new();
         while let Some(pair) = map.next_entry()? {
-            pairs.push(pair);
+            self.0.push(pair);
         }
-        Ok(pairs)
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| (String::from(*name), String::from(*value))).collect()
+    }
+
+    #[test]
+    fn headers_that_are_not_quite_json_are_kept_as_near_as_can_be() {
+        for (json, expected) in [
+            (r#"{"b":"1","a":"\u00e9 \ud83d\ude00"}"#, pairs(&[("b", "1"), ("a", "é 😀")])),
+            (r#"{"a":"\ud800","b":"2"}"#, pairs(&[("a", "\u{fffd}"), ("b", "2")])),
+            (r#"{"a":"x\udc00\ud83d\ude00\uD83D"}"#, pairs(&[("a", "x\u{fffd}😀\u{fffd}")])),
+            (r#"{"\udfffé":"\\ud800 \"q\" \ud800"}"#, pairs(&[("\u{fffd}é", "\\ud800 \"q\" \u{fffd}")])),
+            ("{ \"a\" :\n\"1\n2\t\u{1}\"}", pairs(&[("a", "1\n2\t\u{1}")])),
+        ] {
+            let (read, fault) = read_headers(json);
+            assert_eq!(read, expected, "{json}");
+            assert!(fault.is_none(), "{json}: {fault:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_cannot_be_read_to_the_end_say_so_and_keep_the_first() {
+        for json in [r#"{"a":"1","b":2}"#, r#"{"a":"1","b":"\q"}"#, r#"{"a":"1","b":"\ud80"}"#, r#"{"a":"1""#]
+        {
+            let (read, fault) = read_headers(json);
+            assert_eq!(read, pairs(&[("a", "1")]), "{json}");
+            assert!(fault.is_some(), "{json}");
+        }
     }
 }

@@ -18,10 +18,19 @@ const WINDOW: i64 = 1_000;
 /// Where the next round goes on. Kept in memory: after a restart a pass begins anew.
 #[derive(Default)]
 pub(super) struct Cursors {
-    unrouted: i64,
+    unrouted: Unrouted,
     orphans: i64,
     /// By destination: the last (tenant, key) looked at.
     parked: BTreeMap<i64, (String, String)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Unrouted {
+    after: i64,
+    /// The generation whose routes all unrouted events have been compared with.
+    compared_with: i64,
+    /// The generation at the start of the pass under way.
+    comparing_with: i64,
 }
 
 impl SqliteStore {
@@ -34,43 +43,56 @@ impl SqliteStore {
             self.sweep_expired(*destination, &mut left, &mut swept).await?;
             self.sweep_parked(*destination, &mut left, &mut swept).await?;
         }
-        swept.more = left == 0 || more_unrouted;
         if swept != Swept::default() {
             self.announce();
         }
+        swept.more = left == 0 || more_unrouted;
         Ok(swept)
     }
 
     /// Routes change only with a generation, so a pass that finds nothing is repeated only then, or
     /// slowly, for rows that a restored dump brought.
     pub(super) fn look_again_at_unrouted(&self) {
-        self.cursors.lock().expect("never poisoned: no code panics under it").unrouted = 0;
+        self.cursors.lock().expect("never poisoned: no code panics under it").unrouted.after = 0;
     }
 
     fn cursor<T>(&self, read: impl FnOnce(&mut Cursors) -> T) -> T {
         read(&mut self.cursors.lock().expect("never poisoned: no code panics under it"))
     }
 
-    /// Whether the pass over the unrouted events found some to route and has not ended.
+    /// Whether the pass over the unrouted events has not ended, and has a reason to hurry: it found
+    /// some to route, or a new generation's routes have not been compared with all of them.
     async fn sweep_unrouted(&self, left: &mut u64, swept: &mut Swept) -> Work<bool> {
-        let after = self.cursor(|cursors| cursors.unrouted);
+        let mut at = self.cursor(|cursors| cursors.unrouted);
         let rows = query(self.sql.unrouted_window.clone())
-            .bind(after)
+            .bind(at.after)
             .bind(WINDOW.min(*left as i64))
             .fetch_all(&self.readers)
             .await?;
         let mut routed = Vec::new();
         let mut last = 0;
+        let mut generation = at.comparing_with;
         for row in &rows {
             last = row.try_get("event_seq")?;
+            generation = row.try_get("generation")?;
             if row.try_get("is_routed")? {
                 routed.push(last);
             }
         }
         let full = rows.len() as i64 == WINDOW.min(*left as i64);
-        self.cursor(|cursors| cursors.unrouted = if full { last } else { 0 });
+        if at.after == 0 {
+            at.comparing_with = generation;
+        }
+        if full {
+            at.after = last;
+        } else {
+            at.after = 0;
+            at.compared_with = at.comparing_with;
+        }
+        self.cursor(|cursors| cursors.unrouted = at);
         if routed.is_empty() {
-            return Ok(false);
+            // A backlog that no route matches is no reason to hurry, once it was compared.
+            return Ok(full && at.compared_with != generation);
         }
         let events = json!(routed).to_string();
         let mut tx = self.begin().await?;

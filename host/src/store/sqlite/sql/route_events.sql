@@ -4,7 +4,7 @@ SELECT DISTINCT
     r.destination_id,
     e.seq,
     0,
-    min(max(e.created_at, coalesce(e.available_at, e.created_at)), coalesce(e.expires_at, 9223372036854775807)),
+    min(max({now}, coalesce(e.available_at, 0)), coalesce(e.expires_at, 9223372036854775807)),
     e.expires_at,
     e.tenant_id,
     e.partition_key

@@ -1,4 +1,5 @@
--- The next ?2 unrouted events after ?1, and whether a route matches each by now.
+-- The next ?2 unrouted events after ?1, whether a route matches each by now, and the generation of
+-- these routes.
 SELECT d.event_seq,
        EXISTS (
            SELECT 1
@@ -6,7 +7,8 @@ SELECT d.event_seq,
            WHERE (r.pattern = '*'
           OR r.pattern = e.topic
           OR (substr(r.pattern, -2) = '.*'
-              AND substr(e.topic, 1, length(r.pattern) - 1) = substr(r.pattern, 1, length(r.pattern) - 1)))) AS is_routed
+              AND substr(e.topic, 1, length(r.pattern) - 1) = substr(r.pattern, 1, length(r.pattern) - 1)))) AS is_routed,
+       (SELECT coalesce(max(generation), 0) FROM outbox_generation) AS generation
 FROM outbox_delivery d
 CROSS JOIN outbox_event e ON e.seq = d.event_seq
 WHERE d.destination_id = 0 AND d.event_seq > ?1 AND d.status = 4
