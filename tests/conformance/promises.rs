@@ -57,7 +57,6 @@ macro_rules! promises {
                 keys_are_apart_by_byte_by_tenant_and_by_destination,
                 a_lane_without_order_ignores_keys,
                 a_long_blocked_key_does_not_hide_what_is_due_behind_it,
-                one_claim_of_one_delivery_looks_past_many_behind_a_blocked_head,
                 a_lane_that_no_longer_keeps_an_order_frees_what_was_parked,
                 a_host_whose_config_has_another_order_for_the_lane_claims_nothing,
                 two_claims_racing_for_one_key_never_both_win,
@@ -144,6 +143,9 @@ macro_rules! promises_of_overlapping_producers {
 macro_rules! promises_of_the_tables {
     ($database:path) => {
         $crate::run_promises! { $database:
+            keys {
+                one_claim_of_one_delivery_looks_past_many_behind_a_blocked_head,
+            }
             guards {
                 an_event_is_never_updated,
                 an_event_is_deleted_only_when_all_its_deliveries_are_finished,
