@@ -7,9 +7,9 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-pub use outhaul::delivery::types;
-pub use outhaul::log::log;
-pub use outhaul::secrets::secrets;
+pub use self::outhaul::delivery::types;
+pub use self::outhaul::log::log;
+pub use self::outhaul::secrets::secrets;
 
 // The shared types have no functions; the linker asks for the trait all the same.
 impl types::Host for super::state::GuestState {}
