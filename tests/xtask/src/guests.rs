@@ -103,13 +103,18 @@ fn guests_of(workspace: &Path) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Copies a component to where tests and configs look for it. One that did not change is left alone,
-/// so that a running host does not reload it; a changed one appears whole.
+/// Copies cargo's component to where tests and configs look for it.
 fn publish(name: &str) -> Result<()> {
     // Cargo builds `stock_ledger.wasm`; people write `stock-ledger.wasm`.
     let built = build_folder().join(TARGET).join("release").join(format!("{}.wasm", name.replace('-', "_")));
-    let component = std::fs::read(&built).with_context(|| format!("reading {}", built.display()))?;
-    let path = folder().join(format!("{}.wasm", name.replace('_', "-")));
+    publish_file(&built, &name.replace('_', "-"))
+}
+
+/// Copies a component to `NAME.wasm` in [`folder`]. One that did not change is left alone, so that a
+/// running host does not reload it; a changed one appears whole.
+pub fn publish_file(built: &Path, name: &str) -> Result<()> {
+    let component = std::fs::read(built).with_context(|| format!("reading {}", built.display()))?;
+    let path = folder().join(format!("{name}.wasm"));
     if std::fs::read(&path).is_ok_and(|published| published == component) {
         return Ok(());
     }

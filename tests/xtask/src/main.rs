@@ -2,6 +2,7 @@
 
 mod demo;
 mod guests;
+mod languages;
 mod postgres;
 mod setup;
 mod test;
@@ -36,6 +37,12 @@ enum Task {
         #[arg(long)]
         toolchain: Option<guests::Source>,
     },
+    /// Build the plugin templates, and the tests' guests in their languages, to target/guests.
+    Templates {
+        /// Only this language.
+        #[arg(long)]
+        lang: Option<languages::Language>,
+    },
     /// Measure: `throughput`, `latency`, `memory`, `calls` or `notify`, with its options.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -54,6 +61,14 @@ fn main() -> Result<()> {
         Task::Test { full, filter } => test::run(full, &filter),
         Task::Guests { toolchain } => {
             let folder = toolchain.map_or_else(guests::build_all, guests::build_with)?;
+            println!("{}", folder.display());
+            Ok(())
+        }
+        Task::Templates { lang } => {
+            let folder = match lang {
+                Some(language) => languages::build(&[language])?,
+                None => languages::build(&languages::Language::ALL)?,
+            };
             println!("{}", folder.display());
             Ok(())
         }

