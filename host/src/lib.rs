@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod clock;
 pub mod domain;
+pub mod kit;
 pub mod plugin;
 pub mod relay;
 pub mod service;

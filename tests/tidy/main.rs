@@ -11,8 +11,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("store", &["domain", "clock"]),
     ("plugin", &["domain", "clock"]),
     ("relay", &["domain", "clock", "store", "plugin"]),
+    ("kit", &["domain", "clock", "plugin"]),
     ("service", &["domain", "clock", "store", "plugin", "relay"]),
-    ("cli", &["domain", "clock", "store", "plugin", "relay", "service"]),
+    ("cli", &["domain", "clock", "store", "plugin", "kit", "relay", "service"]),
 ];
 
 /// Crates that only one part of the host may know.

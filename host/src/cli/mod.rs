@@ -9,6 +9,7 @@ mod emit;
 mod events;
 mod lanes;
 mod migrate;
+mod plugin;
 mod progress;
 mod run;
 mod show;
@@ -65,6 +66,8 @@ enum Command {
     Events(events::EventsCommand),
     #[command(subcommand)]
     Dead(dead::DeadCommand),
+    #[command(subcommand)]
+    Plugin(plugin::PluginCommand),
 }
 
 /// What a command's exit code tells a script.
@@ -120,6 +123,7 @@ async fn command_line(
         Command::Lanes(args) => lanes::run(&Context::open(common).await?, &args, out).await,
         Command::Events(args) => events::run(&Context::open(common).await?, &args, out).await,
         Command::Dead(args) => dead::run(&Context::open(common).await?, &args, out).await,
+        Command::Plugin(args) => plugin::run(&args, out).await,
     }
 }
 
