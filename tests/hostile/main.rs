@@ -2,6 +2,7 @@
 //! and the next event finds a fresh instance.
 
 mod budget;
+mod describe;
 mod http;
 mod lane;
 mod limits;

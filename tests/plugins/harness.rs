@@ -21,6 +21,10 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     Runtime::new(settings).expect("the runtime starts")
 });
 
+pub fn runtime() -> &'static Runtime {
+    &RUNTIME
+}
+
 /// What a test says of a destination before it is loaded.
 pub struct Plan {
     spec: PluginSpec,

@@ -3,6 +3,10 @@
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use super::describe::Description;
+use super::exports::Exports;
+use super::needs::{self, Capability};
+
 /// Packages this host offers to every plugin, with the version it has.
 const OFFERED: [(&str, &str); 10] = [
     ("outhaul:delivery", "0.1.0"),
@@ -17,11 +21,10 @@ const OFFERED: [(&str, &str); 10] = [
     ("wasi:sockets", "0.2"),
 ];
 
-/// Packages that a destination's config grants by name.
-const GRANTED_BY_CONFIG: [(&str, &str); 2] = [
-    ("outhaul:net", "[destination.NAME.net.ENDPOINT]  with  address = \"host:port\""),
-    ("outhaul:sql", "sql = [\"DATABASE\"]  to [destination.NAME], and a [sql.DATABASE] section with its url"),
-];
+/// Packages a component imports only if its destination's config grants something of them, with the
+/// capability that `needs` calls them.
+const GRANTED_BY_CONFIG: [(&str, &str, Capability); 2] =
+    [("outhaul:net", "0.1.0", Capability::Net), ("outhaul:sql", "0.1.0", Capability::Sql)];
 
 const CONTRACT: &str = "outhaul:delivery";
 const DELIVER: &str = "outhaul:delivery/deliver";
@@ -47,39 +50,66 @@ pub fn not_a_component(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// Checks every import and the one export that is required.
-pub fn check(component: &Component, engine: &Engine, destination: &str) -> Result<(), String> {
+/// The names of what a component exports and imports.
+pub fn names(component: &Component, engine: &Engine) -> (Vec<String>, Vec<String>) {
     let component = component.component_type();
-    let exports: Vec<String> = component.exports(engine).map(|(name, _)| name.to_owned()).collect();
-    check_exports(&exports)?;
-    component.imports(engine).try_for_each(|(name, _)| check_import(name, destination))
+    let exports = component.exports(engine).map(|(name, _)| name.to_owned()).collect();
+    (exports, component.imports(engine).map(|(name, _)| name.to_owned()).collect())
 }
 
-fn check_exports(exports: &[String]) -> Result<(), String> {
+/// Checks the one export that is required and the versions of those that are not, and tells which of
+/// these it has.
+pub fn check_exports(exports: &[String]) -> Result<Exports, String> {
     let deliver = exports.iter().map(|name| Ask::parse(name)).find(|ask| ask.interface == DELIVER);
     let offered = offered_version(CONTRACT).unwrap_or_default();
     match deliver {
-        Some(ask) if fits(&ask.version, offered) => Ok(()),
-        Some(ask) => Err(other_version(CONTRACT, &ask.version, offered)),
-        None => Err(format!(
-            "the component does not export {DELIVER}@{offered}, which every plugin does; it exports {}; \
-             build it for the world outhaul:delivery/destination",
-            if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
-        )),
+        Some(ask) if fits(&ask.version, offered) => {}
+        Some(ask) => return Err(other_version(CONTRACT, &ask.version, offered)),
+        None => {
+            return Err(format!(
+                "the component does not export {DELIVER}@{offered}, which every plugin does; it exports {}; \
+                 build it for the world outhaul:delivery/destination",
+                if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") }
+            ));
+        }
     }
+    let mut found = Exports::default();
+    for ask in exports.iter().map(|name| Ask::parse(name)) {
+        let flag = match ask.interface.strip_prefix("outhaul:delivery/") {
+            Some("batch") => &mut found.batch,
+            Some("describe") => &mut found.describe,
+            Some("check") => &mut found.check,
+            Some("tick") => &mut found.tick,
+            Some("close") => &mut found.close,
+            // An interface of a later version is a feature this host does not use.
+            _ => continue,
+        };
+        if !fits(&ask.version, offered) {
+            return Err(other_version(CONTRACT, &ask.version, offered));
+        }
+        *flag = true;
+    }
+    Ok(found)
 }
 
-fn check_import(name: &str, destination: &str) -> Result<(), String> {
+/// Checks every import. Returns what may be used only if it is granted, or called optional.
+pub fn check_imports(imports: &[String]) -> Result<Vec<Capability>, String> {
+    let gated = imports.iter().map(|name| check_import(name)).collect::<Result<Vec<_>, _>>()?;
+    Ok(gated.into_iter().flatten().collect())
+}
+
+fn check_import(name: &str) -> Result<Option<Capability>, String> {
     let ask = Ask::parse(name);
-    if let Some((package, lines)) = GRANTED_BY_CONFIG.iter().find(|(package, _)| *package == ask.package) {
-        let lines = lines.replace("NAME", destination);
-        return Err(format!(
-            "the component imports {package}, which this destination is not granted; add  {lines}  in a \
-             version of Outhaul that can grant it (this one can't yet), or build the plugin without that import"
-        ));
+    if let Some((package, offered, capability)) =
+        GRANTED_BY_CONFIG.iter().find(|(package, ..)| *package == ask.package)
+    {
+        return match fits(&ask.version, offered) {
+            true => Ok(Some(*capability)),
+            false => Err(other_version(package, &ask.version, offered)),
+        };
     }
     match offered_version(&ask.package) {
-        Some(offered) if fits(&ask.version, offered) => Ok(()),
+        Some(offered) if fits(&ask.version, offered) => Ok(None),
         Some(offered) => Err(other_version(&ask.package, &ask.version, offered)),
         None => {
             let offered = OFFERED.map(|(package, version)| format!("{package}@{version}")).join(", ");
@@ -89,6 +119,31 @@ fn check_import(name: &str, destination: &str) -> Result<(), String> {
             ))
         }
     }
+}
+
+/// Refuses what is imported and not granted, unless the plugin says that it works without it.
+pub fn check_gated(
+    gated: &[Capability],
+    said: &Result<Option<Description>, String>,
+    destination: &str,
+) -> Result<(), String> {
+    let needs = said.iter().flatten().flat_map(|description| &description.needs);
+    for capability in gated {
+        let mut of_it = needs.clone().filter(|need| need.capability == capability.as_str()).peekable();
+        let required = of_it.clone().find(|need| !need.optional);
+        if of_it.peek().is_some() && required.is_none() {
+            continue;
+        }
+        let name = required.map_or("", |need| need.name.as_str());
+        let lines = needs::lines(*capability, name, destination);
+        let why = said.as_ref().err().map(|problem| format!("; {problem}")).unwrap_or_default();
+        return Err(format!(
+            "the component imports outhaul:{}, which this destination is not granted; {lines}; or build the \
+             plugin without that import, or let its describe call it optional{why}",
+            capability.as_str()
+        ));
+    }
+    Ok(())
 }
 
 /// A component of the right version whose types differ all the same.
@@ -172,7 +227,7 @@ mod tests {
         let exports = ["outhaul:delivery/deliver@0.0.3".to_owned()];
         let error = check_exports(&exports).unwrap_err();
         assert!(error.contains("build the plugin again"), "{error}");
-        assert_eq!(check_exports(&["outhaul:delivery/deliver@0.1.7".to_owned()]), Ok(()));
+        assert_eq!(check_exports(&["outhaul:delivery/deliver@0.1.7".to_owned()]), Ok(Exports::default()));
     }
 
     #[test]
@@ -185,18 +240,52 @@ mod tests {
     }
 
     #[test]
+    fn optional_exports_are_found_and_one_of_another_version_is_refused() {
+        let names = |more: &str| ["outhaul:delivery/deliver@0.1.0".to_owned(), more.to_owned()];
+        let found = check_exports(&names("outhaul:delivery/batch@0.1.0")).unwrap();
+        assert_eq!(found, Exports { batch: true, ..Exports::default() });
+        let error = check_exports(&names("outhaul:delivery/batch@0.2.0")).unwrap_err();
+        assert!(error.contains("0.2.0") && error.contains("newer host"), "{error}");
+        assert_eq!(check_exports(&names("outhaul:delivery/later@0.1.9")), Ok(Exports::default()));
+    }
+
+    fn saying(needs: &[(&str, &str, bool)]) -> Result<Option<Description>, String> {
+        let needs = needs.iter().map(|(capability, name, optional)| super::super::describe::Need {
+            capability: (*capability).into(),
+            name: (*name).into(),
+            optional: *optional,
+            purpose: String::new(),
+        });
+        Ok(Some(Description { needs: needs.collect(), ..Description::default() }))
+    }
+
+    #[test]
     fn an_import_that_config_must_grant_is_refused_with_the_lines_to_add() {
-        let error = check_import("outhaul:sql/sql@0.1.0", "stock").unwrap_err();
+        assert_eq!(check_import("outhaul:sql/sql@0.1.0"), Ok(Some(Capability::Sql)));
+        let error = check_gated(&[Capability::Sql], &Ok(None), "stock").unwrap_err();
         assert!(error.contains("outhaul:sql") && error.contains("[destination.stock]"), "{error}");
         assert!(error.contains("[sql.DATABASE]"), "{error}");
-        let error = check_import("outhaul:net/net@0.1.0", "bus").unwrap_err();
-        assert!(error.contains("[destination.bus.net.ENDPOINT]"), "{error}");
+        let error = check_gated(&[Capability::Net], &saying(&[("net", "broker", false)]), "bus").unwrap_err();
+        assert!(error.contains("[destination.bus.net.broker]"), "{error}");
+        let error = check_gated(&[Capability::Net], &Err("describe: it trapped".into()), "bus").unwrap_err();
+        assert!(error.contains("describe: it trapped"), "{error}");
+        let error = check_import("outhaul:net/net@0.2.0").unwrap_err();
+        assert!(error.contains("outhaul:net 0.2.0"), "{error}");
+    }
+
+    #[test]
+    fn an_import_loads_without_a_grant_where_every_need_of_it_is_optional() {
+        let gated = [Capability::Net];
+        assert_eq!(check_gated(&gated, &saying(&[("net", "a", true), ("net", "b", true)]), "d"), Ok(()));
+        for needs in [&[("net", "a", true), ("net", "b", false)][..], &[("sql", "a", true)], &[]] {
+            assert!(check_gated(&gated, &saying(needs), "d").is_err(), "{needs:?}");
+        }
     }
 
     #[test]
     fn imports_are_matched_by_package_and_compatible_version() {
         for name in ["wasi:io/streams@0.2.0", "wasi:http/types@0.2.12", "outhaul:log/log@0.1.0"] {
-            assert_eq!(check_import(name, "d"), Ok(()), "{name}");
+            assert_eq!(check_import(name), Ok(None), "{name}");
         }
         for (name, word) in [
             ("wasi:keyvalue/store@0.2.0", "does not offer"),
@@ -204,7 +293,7 @@ mod tests {
             ("wasi:io/streams@0.2.0-rc-2023", "0.2.0-rc-2023"),
             ("env", "does not offer"),
         ] {
-            let error = check_import(name, "d").unwrap_err();
+            let error = check_import(name).unwrap_err();
             assert!(error.contains(word), "{name}: {error}");
         }
     }

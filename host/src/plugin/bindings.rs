@@ -1,15 +1,42 @@
-//! The plugin contract as Rust, generated from `wit/`: what every host promises to every plugin.
+//! The plugin contract as Rust, generated from `wit/`: what every host promises to every plugin,
+//! what a plugin may export, and what only config grants.
 
 wasmtime::component::bindgen!({
     path: ["../wit/log", "../wit/secrets", "../wit/delivery"],
-    world: "outhaul:delivery/destination",
+    world: "outhaul:delivery/destination-full",
     imports: { default: trappable },
     exports: { default: async },
 });
 
+pub use self::exports::outhaul::delivery::{batch, check, close, deliver, describe, tick};
 pub use self::outhaul::delivery::types;
 pub use self::outhaul::log::log;
 pub use self::outhaul::secrets::secrets;
 
 // The shared types have no functions; the linker asks for the trait all the same.
 impl types::Host for super::state::GuestState {}
+
+pub mod net {
+    wasmtime::component::bindgen!({
+        path: ["../wit/deps/io.wit", "../wit/net"],
+        world: "outhaul:net/with-net",
+        imports: { default: trappable },
+        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
+        require_store_data_send: true,
+    });
+
+    pub use self::outhaul::net::net::{ConnectError, Host, add_to_linker};
+}
+
+pub mod sql {
+    wasmtime::component::bindgen!({
+        path: "../wit/sql",
+        world: "outhaul:sql/with-sql",
+        imports: { default: trappable },
+    });
+
+    pub use self::outhaul::sql::sql::{
+        Database, Dialect, Host, HostDatabase, HostTransaction, Rows, SqlError, Transaction, Value,
+        add_to_linker,
+    };
+}

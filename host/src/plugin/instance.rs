@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use wasmtime::{Store, Trap, WasmBacktrace};
 
-use super::bindings::Destination;
 use super::bindings::types::{ConfigureError, Event, Failure, Receipt, SettingsProblem};
+use super::exports::Guest;
 use super::loaded::Parts;
 use super::state::{self, GuestState};
 use super::text;
@@ -14,7 +14,7 @@ use crate::domain::HostFailure;
 
 pub struct Instance {
     store: Store<GuestState>,
-    bindings: Destination,
+    guest: Guest,
     parts: Arc<Parts>,
     calls: u64,
     /// Growth past this is taken for a leak.
@@ -52,14 +52,13 @@ impl Instance {
     }
 
     async fn try_create(parts: Arc<Parts>, deadline: Duration) -> Result<Self, CreateError> {
-        let mut store = state::store(parts.pre.engine(), &parts, deadline);
-        let bindings = match parts.pre.instantiate_async(&mut store).await {
-            Ok(bindings) => bindings,
+        let mut store = state::store(parts.contract.engine(), &parts, deadline);
+        let guest = match parts.contract.instantiate(&mut store).await {
+            Ok(guest) => guest,
             Err(error) => return Err(instantiate_failed(&mut store, &error)),
         };
         state::arm(&mut store, deadline);
-        let guest = bindings.outhaul_delivery_deliver();
-        match guest.call_configure(&mut store, &parts.settings_json).await {
+        match guest.deliver.call_configure(&mut store, &parts.settings_json).await {
             Ok(Ok(())) => {}
             Ok(Err(ConfigureError::Settings(problems))) => return Err(CreateError::Settings(problems)),
             Ok(Err(ConfigureError::Unavailable(why))) => return Err(CreateError::Unavailable(why)),
@@ -67,7 +66,7 @@ impl Instance {
         }
         store.data().log.end();
         let memory_mark_bytes = memory_mark(&store, parts.limits.memory_bytes);
-        Ok(Self { store, bindings, parts, calls: 0, memory_mark_bytes })
+        Ok(Self { store, guest, parts, calls: 0, memory_mark_bytes })
     }
 
     /// Delivers one event, by `deadline` (since boot). An instance whose call broke, or was dropped,
@@ -77,8 +76,7 @@ impl Instance {
         self.store.data().log.begin(&event.id);
         self.store.data_mut().limiter.take_memory_refused();
         state::arm(&mut self.store, deadline);
-        let guest = self.bindings.outhaul_delivery_deliver();
-        let result = guest.call_deliver(&mut self.store, &event).await;
+        let result = self.guest.deliver.call_deliver(&mut self.store, &event).await;
         match result {
             Ok(answer) => {
                 self.store.data().log.end();
@@ -130,7 +128,7 @@ fn create_failed(store: &mut Store<GuestState>, error: &wasmtime::Error) -> Crea
 
 /// Tells apart why wasm did not return: the guest's budget, its memory, a trap, or a result that
 /// could not be read.
-fn classify(store: &mut Store<GuestState>, error: &wasmtime::Error) -> (HostFailure, String) {
+pub fn classify(store: &mut Store<GuestState>, error: &wasmtime::Error) -> (HostFailure, String) {
     let limits = &store.data().limits;
     let text_bytes_max = limits.text_bytes;
     let memory_bytes_max = limits.memory_bytes;

@@ -1,21 +1,24 @@
 //! Loading a plugin: read, pin, compile or take from the cache, check what it asks for, grant what
 //! config allows, and run `configure` once, so that what is wrong is said now and not at an event.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
-use super::bindings::DestinationPre;
 use super::capability::http::HttpClient;
 use super::capability::log::LaneLog;
 use super::capability::secrets::Secrets;
+use super::capability::ungranted::Ungranted;
 use super::engine::{Inner, Runtime};
+use super::exports::Contract;
 use super::instance::{CreateError, Instance};
 use super::loaded::{LoadedPlugin, Parts, run_on, settings_message};
+use super::needs::Capability;
 use super::spec::PluginSpec;
 use super::stats::Stats;
-use super::{asks, text};
+use super::{asks, describe, text};
 use crate::domain::HostFailure;
 
 /// Why a destination's plugin can't be used on this host: one sentence with the fix.
@@ -61,31 +64,82 @@ impl Runtime {
     }
 }
 
-async fn load(runtime: Arc<Inner>, spec: PluginSpec) -> Result<Arc<LoadedPlugin>, LoadProblem> {
-    let concurrency = spec.concurrency;
-    // Compiling takes seconds for large components: not on a thread that others wait for.
-    let prepared = {
-        let runtime = runtime.clone();
-        runtime.guests.handle().clone().spawn_blocking(move || prepare(&runtime, spec)).await
-    };
-    let parts = Arc::new(prepared.unwrap_or_else(|error| Err(LoadProblem::Start(error.to_string())))?);
-    let first = first_instance(&runtime, parts.clone()).await?;
-    Ok(Arc::new(LoadedPlugin::new(runtime, parts, concurrency, first)))
+/// A component whose names fit, and not yet what it is granted.
+pub struct Prepared {
+    pub contract: Contract,
+    pub digest: String,
+    /// The names of what it exports and imports.
+    pub exports: Vec<String>,
+    pub imports: Vec<String>,
+    gated: Vec<Capability>,
 }
 
-fn prepare(runtime: &Arc<Inner>, spec: PluginSpec) -> Result<Parts, LoadProblem> {
-    let (component, digest) = compile(runtime, &spec)?;
-    asks::check(&component, &runtime.engine, &spec.destination).map_err(LoadProblem::Contract)?;
-    let pre = runtime
+async fn load(runtime: Arc<Inner>, spec: PluginSpec) -> Result<Arc<LoadedPlugin>, LoadProblem> {
+    let spec = Arc::new(spec);
+    let prepared = prepared(&runtime, &spec).await?;
+    let bare = granted(&runtime, &prepared, Arc::new(spec.without_grants())).await?;
+    let said = describe::describe(&runtime, Arc::new(bare), &spec.component).await;
+    if let Err(problem) = &said {
+        tracing::warn!(
+            destination = spec.destination,
+            problem,
+            "what the plugin says of itself can't be used"
+        );
+    }
+    asks::check_gated(&prepared.gated, &said, &spec.destination).map_err(LoadProblem::Contract)?;
+    let parts = Arc::new(granted(&runtime, &prepared, spec.clone()).await?);
+    let first = first_instance(&runtime, parts.clone()).await?;
+    Ok(Arc::new(LoadedPlugin::new(runtime, parts, &spec, first, said)))
+}
+
+pub async fn prepared(runtime: &Arc<Inner>, spec: &Arc<PluginSpec>) -> Result<Prepared, LoadProblem> {
+    let (inner, spec) = (runtime.clone(), spec.clone());
+    blocking(runtime, move || prepare(&inner, &spec)).await
+}
+
+/// What the instances of a prepared component share, with what `spec` grants.
+pub async fn granted(
+    runtime: &Arc<Inner>,
+    prepared: &Prepared,
+    spec: Arc<PluginSpec>,
+) -> Result<Parts, LoadProblem> {
+    let (inner, contract, digest) = (runtime.clone(), prepared.contract.clone(), prepared.digest.clone());
+    blocking(runtime, move || grant(&inner, contract, digest, &spec)).await
+}
+
+/// Compiling takes seconds for large components, and files may be slow: not on a thread that others
+/// wait for.
+async fn blocking<T: Send + 'static>(
+    runtime: &Inner,
+    work: impl FnOnce() -> Result<T, LoadProblem> + Send + 'static,
+) -> Result<T, LoadProblem> {
+    let done = runtime.guests.handle().spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(LoadProblem::Start(error.to_string())))
+}
+
+fn prepare(runtime: &Inner, spec: &PluginSpec) -> Result<Prepared, LoadProblem> {
+    let (component, digest) = compile(runtime, &spec.component, spec.sha256.as_deref())?;
+    let (exports, imports) = asks::names(&component, &runtime.engine);
+    let optional = asks::check_exports(&exports).map_err(LoadProblem::Contract)?;
+    let gated = asks::check_imports(&imports).map_err(LoadProblem::Contract)?;
+    let contract = runtime
         .linker
         .instantiate_pre(&component)
-        .and_then(DestinationPre::new)
+        .and_then(|pre| Contract::find(pre, optional))
         .map_err(|error| LoadProblem::Contract(asks::mismatch(&format!("{error:#}"))))?;
+    Ok(Prepared { contract, digest, exports, imports, gated })
+}
 
+fn grant(
+    runtime: &Inner,
+    contract: Contract,
+    digest: String,
+    spec: &PluginSpec,
+) -> Result<Parts, LoadProblem> {
     let stats = Arc::new(Stats::default());
     let secrets =
         Secrets::read(&spec.destination, &spec.secrets, stats.clone()).map_err(LoadProblem::Grant)?;
-    let http = HttpClient::new(&spec, stats.clone(), runtime.clock.clone()).map_err(LoadProblem::Grant)?;
+    let http = HttpClient::new(spec, stats.clone(), runtime.clock.clone()).map_err(LoadProblem::Grant)?;
     let log = LaneLog::new(
         spec.destination.clone(),
         spec.limits.log_line_bytes,
@@ -94,33 +148,34 @@ fn prepare(runtime: &Arc<Inner>, spec: PluginSpec) -> Result<Parts, LoadProblem>
         stats.clone(),
     );
     Ok(Parts {
-        destination: spec.destination,
+        destination: spec.destination.clone(),
         digest,
-        settings_json: spec.settings_json,
-        limits: Arc::new(spec.limits),
-        pre,
+        settings_json: spec.settings_json.clone(),
+        limits: Arc::new(spec.limits.clone()),
+        contract,
         log: Arc::new(log),
         secrets: Arc::new(secrets),
+        ungranted: Arc::new(Ungranted::new(spec.destination.clone(), stats.clone())),
         http: Arc::new(http),
         stats,
         clock: runtime.clock.clone(),
     })
 }
 
-fn compile(runtime: &Inner, spec: &PluginSpec) -> Result<(Component, String), LoadProblem> {
-    let path = spec.component.display().to_string();
+fn compile(runtime: &Inner, file: &Path, pin: Option<&str>) -> Result<(Component, String), LoadProblem> {
+    let path = file.display().to_string();
     let unreadable = |why: String| LoadProblem::Unreadable { path: path.clone(), why };
     // A device or a pipe could be read for ever.
-    let is_file = spec.component.metadata().map_err(|error| unreadable(error.to_string()))?.is_file();
+    let is_file = file.metadata().map_err(|error| unreadable(error.to_string()))?.is_file();
     if !is_file {
         return Err(unreadable("it is not a regular file".to_owned()));
     }
-    let bytes = std::fs::read(&spec.component).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
     let digest = hex(&Sha256::digest(&bytes));
-    if let Some(pinned) = &spec.sha256
+    if let Some(pinned) = pin
         && !pinned.eq_ignore_ascii_case(&digest)
     {
-        return Err(LoadProblem::Pin { path, found: digest, pinned: pinned.clone() });
+        return Err(LoadProblem::Pin { path, found: digest, pinned: pinned.to_owned() });
     }
     if let Some(what) = asks::not_a_component(&bytes) {
         return Err(LoadProblem::NotAComponent { path, what });

@@ -6,17 +6,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-use super::bindings::DestinationPre;
 use super::bindings::types::SettingsProblem;
 use super::capability::http::HttpClient;
 use super::capability::log::LaneLog;
 use super::capability::secrets::Secrets;
+use super::capability::ungranted::Ungranted;
+use super::describe::Description;
 use super::engine::Inner;
+use super::exports::{Contract, Exports};
 use super::instance::{CallEnd, CreateError, Instance};
-use super::spec::Limits;
-use super::state::GuestState;
+use super::needs::Missing;
+use super::spec::{Limits, PluginSpec};
 use super::stats::{Stats, StatsSnapshot};
-use super::{Call, Deliver, convert, text};
+use super::{Call, Deliver, convert, needs, text};
 use crate::clock::SharedClock;
 use crate::domain::{Detail, HostFailure, Outcome};
 
@@ -26,9 +28,10 @@ pub struct Parts {
     pub digest: String,
     pub settings_json: String,
     pub limits: Arc<Limits>,
-    pub pre: DestinationPre<GuestState>,
+    pub contract: Contract,
     pub log: Arc<LaneLog>,
     pub secrets: Arc<Secrets>,
+    pub ungranted: Arc<Ungranted>,
     pub http: Arc<HttpClient>,
     pub stats: Arc<Stats>,
     pub clock: SharedClock,
@@ -37,7 +40,12 @@ pub struct Parts {
 pub struct LoadedPlugin {
     runtime: Arc<Inner>,
     pool: Arc<Pool>,
+    said: Said,
+    ungranted: Vec<Missing>,
 }
+
+/// What the component says of itself: nothing, something, or what is wrong with it.
+pub type Said = Result<Option<Description>, String>;
 
 /// Warm instances, each serving one call at a time. Nothing is counted but calls in flight, so
 /// that no failure of an instance or of its replacement can shrink the pool.
@@ -54,20 +62,38 @@ impl LoadedPlugin {
     pub(super) fn new(
         runtime: Arc<Inner>,
         parts: Arc<Parts>,
-        concurrency: u32,
+        spec: &PluginSpec,
         first: Option<Instance>,
+        said: Said,
     ) -> Self {
+        let ungranted = said.iter().flatten().flat_map(|said| needs::ungranted(said, spec)).collect();
         let pool = Pool {
             parts,
             idle: Mutex::new(first.into_iter().collect()),
-            calls: Semaphore::new(concurrency.max(1) as usize),
+            calls: Semaphore::new(spec.concurrency.max(1) as usize),
             settings_problem: Mutex::default(),
         };
-        Self { runtime, pool: Arc::new(pool) }
+        Self { runtime, pool: Arc::new(pool), said, ungranted }
     }
 
     pub fn stats(&self) -> StatsSnapshot {
         self.pool.parts.stats.snapshot()
+    }
+
+    /// The optional exports it has.
+    pub fn exports(&self) -> Exports {
+        self.pool.parts.contract.exports()
+    }
+
+    /// What it says of itself, by `describe` or in a `plugin.toml`; none if it says nothing, and a
+    /// sentence if what it says can't be used, which keeps no plugin from delivering.
+    pub fn description(&self) -> Result<Option<&Description>, &str> {
+        self.said.as_ref().map(Option::as_ref).map_err(String::as_str)
+    }
+
+    /// What it says it needs and the config does not grant.
+    pub fn ungranted(&self) -> &[Missing] {
+        &self.ungranted
     }
 
     /// Instances waiting for a call.

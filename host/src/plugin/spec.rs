@@ -21,6 +21,13 @@ pub struct PluginSpec {
     pub secrets: BTreeMap<String, SecretGrant>,
 }
 
+impl PluginSpec {
+    /// The same, without anything the operator grants.
+    pub(super) fn without_grants(&self) -> Self {
+        Self { http: Vec::new(), secrets: BTreeMap::new(), ..self.clone() }
+    }
+}
+
 /// Each limit has a unit, a number and a consequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

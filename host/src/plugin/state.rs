@@ -8,10 +8,11 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use super::bindings::Destination;
+use super::bindings::DestinationFull;
 use super::capability::http::{self, HttpHooks};
 use super::capability::log::{GuestLog, StdStream};
 use super::capability::secrets::Secrets;
+use super::capability::ungranted::{self, Ungranted};
 use super::limits::Limiter;
 use super::loaded::Parts;
 use super::spec::Limits;
@@ -33,6 +34,7 @@ pub struct GuestState {
     pub limits: Arc<Limits>,
     pub log: Arc<GuestLog>,
     pub secrets: Arc<Secrets>,
+    pub ungranted: Arc<Ungranted>,
     clock: SharedClock,
     /// In time since boot; past it the guest is interrupted at the next tick.
     deadline: Duration,
@@ -56,7 +58,8 @@ pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     http::add_to_linker(&mut linker)?;
-    Destination::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
+    ungranted::add_to_linker(&mut linker)?;
+    DestinationFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     Ok(linker)
 }
 
@@ -82,6 +85,7 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
         limiter: Limiter::new(limits.memory_bytes, limits.table_elements),
         log,
         secrets: parts.secrets.clone(),
+        ungranted: parts.ungranted.clone(),
         clock: parts.clock.clone(),
         deadline,
     };

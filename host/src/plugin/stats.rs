@@ -54,6 +54,8 @@ counters! {
     http_addresses_denied,
     /// Secrets, or uses of them, that are not granted.
     secrets_denied,
+    /// Endpoints and databases asked for by a plugin that is granted none.
+    capabilities_denied,
     log_lines,
     log_lines_dropped,
 }

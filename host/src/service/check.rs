@@ -9,6 +9,7 @@ use super::host;
 use super::plugins::{self, Target};
 use super::stores::{Stores, open_stores};
 use crate::clock::SharedClock;
+use crate::plugin::{Deliver, Missing};
 
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,17 +70,43 @@ async fn plugins(config: &Config, clock: SharedClock) -> Vec<Finding> {
         let text = "there is none, so every event stays unrouted; add a section [destination.NAME]";
         return vec![Finding::bad("destination", text)];
     }
-    targets.iter().map(plugin).collect()
+    targets.iter().flat_map(plugin).collect()
 }
 
-fn plugin(target: &Target) -> Finding {
+fn plugin(target: &Target) -> Vec<Finding> {
     let subject = format!("destination.{}", target.name);
-    match target.plugin.unready() {
-        None => {
-            let digest = target.plugin.component_digest();
-            Finding::good(subject, format!("it loads and takes its settings (sha256 {digest})"))
-        }
-        Some(why) => Finding::bad(subject, why),
+    let Some(loaded) = &target.loaded else {
+        let why = target.plugin.unready().unwrap_or_else(|| "it did not load".to_owned());
+        return vec![Finding::bad(subject, why)];
+    };
+    let digest = loaded.component_digest();
+    let mut findings =
+        vec![Finding::good(&subject, format!("it loads and takes its settings (sha256 {digest})"))];
+    if let Err(problem) = loaded.description() {
+        let text = format!(
+            "what the plugin says of itself can't be used, so its needs are not compared with the grants: \
+             {problem}; mend its describe, or the plugin.toml beside it"
+        );
+        findings.push(Finding::bad(&subject, text));
+    }
+    findings.extend(loaded.ungranted().iter().map(|missing| needed(&subject, missing)));
+    findings
+}
+
+/// What the plugin needs and the config does not grant. Without what is optional it works.
+fn needed(subject: &str, missing: &Missing) -> Finding {
+    let Missing { need, fix } = missing;
+    let what = match (need.capability.as_str(), need.name.as_str()) {
+        (capability, "") => capability.to_owned(),
+        (capability, name) => format!("{capability} {name:?}"),
+    };
+    let what_for = if need.purpose.is_empty() { String::new() } else { format!(" ({})", need.purpose) };
+    match need.optional {
+        true => Finding::good(
+            subject,
+            format!("it works without {what}{what_for}, which is not granted; to grant it, {fix}"),
+        ),
+        false => Finding::bad(subject, format!("it needs {what}{what_for}, which is not granted; {fix}")),
     }
 }
 

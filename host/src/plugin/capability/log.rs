@@ -18,6 +18,9 @@ pub use crate::plugin::bindings::log::Level as LogLevel;
 /// The most one write to standard output takes; a larger one comes in pieces.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
+/// What Rust prints after the message of a panic: the words that matter stand before it.
+const RUST_HINT: &str = "note: run with `RUST_BACKTRACE";
+
 /// The log of one destination: its limits hold for all its instances together.
 pub struct LaneLog {
     destination: String,
@@ -162,7 +165,7 @@ impl GuestLog {
             }
             let whole = String::from_utf8_lossy(line);
             self.lane.write(level, event_id, source, &whole);
-            if matches!(stream, StdStream::Err) {
+            if matches!(stream, StdStream::Err) && !whole.starts_with(RUST_HINT) {
                 *last_error_line = Some(text::line(&whole, line_bytes_max));
             }
             line.clear();

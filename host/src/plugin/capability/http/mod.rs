@@ -51,6 +51,11 @@ pub struct Grant {
     headers: Vec<(HeaderName, Secret)>,
 }
 
+/// Whether two spellings name one origin.
+pub fn same_origin(one: &str, other: &str) -> bool {
+    matches!((Origin::parse(one), Origin::parse(other)), (Ok(one), Ok(other)) if one == other)
+}
+
 impl HttpClient {
     pub fn new(spec: &PluginSpec, stats: Arc<Stats>, clock: SharedClock) -> Result<Self, String> {
         let mut grants = HashMap::new();
