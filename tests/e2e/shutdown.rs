@@ -8,7 +8,7 @@ use crate::receiver::Receiver;
 
 on_both!(
     s40_a_drain_waits_for_what_runs_and_starts_nothing_more,
-    s40_calls_that_outlast_the_drain_keep_their_lease_and_the_next_host_takes_over,
+    s40_calls_that_outlast_the_drain_are_interrupted_and_the_next_host_takes_over,
     a_second_signal_ends_the_host_at_once_and_loses_nothing,
     a_hangup_tells_what_changed_on_disk_and_disturbs_no_delivery,
 );
@@ -34,7 +34,7 @@ async fn s40_a_drain_waits_for_what_runs_and_starts_nothing_more(scene: Scene) {
     assert!(waiting.iter().all(|row| row.attempts == 0 && row.lease_until.is_none()), "{waiting:?}");
 }
 
-async fn s40_calls_that_outlast_the_drain_keep_their_lease_and_the_next_host_takes_over(scene: Scene) {
+async fn s40_calls_that_outlast_the_drain_are_interrupted_and_the_next_host_takes_over(scene: Scene) {
     scene.migrate().await;
     let receiver = Receiver::holding().await;
     let relay = "[relay]\ndrain = \"1s\"\nlease = \"4s\"\nmargin = \"500ms\"\n";
@@ -47,19 +47,21 @@ async fn s40_calls_that_outlast_the_drain_keep_their_lease_and_the_next_host_tak
 
     let stores = scene.stores().await;
     let rows = deliveries(&stores).await;
-    let (leased, free): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.lease_until.is_some());
-    assert_eq!((leased.len(), free.len()), (2, 8));
-    assert!(leased.iter().all(|row| row.attempts == 1 && row.status == DeliveryStatus::Pending));
+    assert!(rows.iter().all(|row| row.lease_until.is_none()), "{rows:?}");
+    let (interrupted, free): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.attempts > 0);
+    assert_eq!((interrupted.len(), free.len()), (2, 8));
+    assert!(interrupted.iter().all(|row| row.attempts == 1 && row.status == DeliveryStatus::Pending));
+    assert!(interrupted.iter().all(|row| row.uncertain && row.lost == 0), "{rows:?}");
     assert!(free.iter().all(|row| row.attempts == 0 && row.status == DeliveryStatus::Pending));
 
     receiver.allow(usize::MAX);
     let next = Host::start(&config);
     until_delivered(&stores, 10).await;
     next.stop();
-    for row in leased {
+    for row in interrupted {
         let report = stores.operate.show("", &row.event_id).await.unwrap().expect("the event is there");
         let outcomes: Vec<&str> = report.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
-        assert_eq!(outcomes, ["lost", "delivered"], "{}", row.event_id);
+        assert_eq!(outcomes, ["interrupted", "delivered"], "{}", row.event_id);
     }
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use outhaul::relay::Drained;
 use outhaul::store::{DeliveryStatus, Store as _};
 use tokio::sync::Semaphore;
 
 use crate::host::{Host, Line};
-use crate::plugin::{Act, script};
+use crate::plugin::{Act, script, unavailable};
 use crate::weather::Fate;
-use crate::world::{LEASE, SimLane, World, by, simulate};
+use crate::world::{LEASE, SimLane, World, by, fast_retries, simulate};
 
 #[test]
 fn s40_a_drain_shorter_than_the_calls_gives_back_what_was_not_started_at_once() {
@@ -42,13 +43,90 @@ fn s40_a_drain_shorter_than_the_calls_gives_back_what_was_not_started_at_once() 
         let next = Host::start(&world, "two").await;
         world.until_finished(waiting).await;
         assert!(world.now().since(drained_from) <= Duration::from_millis(50));
-        assert_eq!(drain.await.unwrap().left_running, 2);
-        // They kept their leases: the next host has them when those are over, and not before.
-        assert!(running.iter().all(|id| world.row(*id).claimed_by.as_deref() == Some("one")));
+        let drained = drain.await.unwrap();
+        assert_eq!(drained, Drained { interrupted: 2, left_leased: 0 });
+        // They are due again after their back-off, well before their leases would have run out.
         world.until_finished(running).await;
         world.assert_delivered(waiting, 1);
         world.assert_delivered(running, 2);
-        assert_eq!(next.relay.metrics().lost.get_or_create(&by("a")).get(), 2);
+        assert_eq!(next.relay.metrics().lost.get_or_create(&by("a")).get(), 0);
+    });
+}
+
+#[test]
+fn s40_restarts_in_the_middle_of_calls_use_attempts_and_make_no_suspects() {
+    simulate(async {
+        let lane = SimLane::new("a", script(|_| Act::hang())).with(|lane| {
+            lane.call_budget = Duration::from_secs(100);
+            lane.retry = fast_retries(4);
+        });
+        let world = World::new(1, vec![lane]).await;
+        let ids = world.emit(0, 3).await;
+        for restart in 1..=4 {
+            let host = Host::start(&world, &format!("host-{restart}")).await;
+            // Suspects would run one at a time.
+            world.until_running(&ids, 3).await;
+            assert_eq!(host.drain().await, Drained { interrupted: 3, left_leased: 0 });
+            for id in &ids {
+                let row = world.row(*id);
+                assert_eq!((row.attempts, row.lost, row.uncertain), (restart, 0, true), "{row:?}");
+                assert_eq!((row.token, row.lease_until), (None, None), "{row:?}");
+            }
+        }
+        let dead = ids.iter().map(|id| world.row(*id)).collect::<Vec<_>>();
+        assert!(dead.iter().all(|row| row.status == DeliveryStatus::Dead), "{dead:?}");
+        assert!(dead.iter().all(|row| row.disposition.as_deref() == Some("attempts exhausted")), "{dead:?}");
+        world.watch.assert_kept();
+    });
+}
+
+#[test]
+fn s40_a_drain_without_a_database_ends_in_time_and_leaves_the_leases() {
+    simulate(async {
+        let lane = SimLane::new("a", script(|_| Act::hang())).with(|lane| {
+            lane.call_budget = Duration::from_secs(100);
+            lane.lease = LEASE * 10;
+        });
+        let world = World::new(1, vec![lane]).await;
+        let ids = world.emit(0, 2).await;
+        let host = Host::start(&world, "one").await;
+        world.until_running(&ids, 2).await;
+        host.line.weather.set_down(true);
+        let from = world.now();
+        assert_eq!(host.drain().await, Drained { interrupted: 2, left_leased: 2 });
+        let settings = world.relay_settings("one");
+        let took = world.now().since(from);
+        assert!(took <= settings.drain + settings.store_timeout + Duration::from_millis(10), "{took:?}");
+        assert!(ids.iter().all(|id| world.row(*id).token.is_some()));
+        world.watch.assert_kept();
+    });
+}
+
+#[test]
+fn s40_an_interrupted_probe_leaves_the_pause_as_it_was() {
+    simulate(async {
+        let lane = SimLane::new(
+            "a",
+            script(|call| match call.fence.0 {
+                1 => Act::fail(unavailable()),
+                _ => Act::hang(),
+            }),
+        )
+        .with(|lane| {
+            lane.concurrency = 1;
+            lane.call_budget = Duration::from_secs(100);
+        });
+        let world = World::new(1, vec![lane]).await;
+        let ids = world.emit(0, 1).await;
+        let host = Host::start(&world, "one").await;
+        let probed = || world.row(ids[0]).fence == 2 && world.watch.account(ids[0]).running == 1;
+        world.watch.until("the probe runs", probed).await;
+        let view = async || world.model.lanes(&[world.lane_id(0)]).await.unwrap().remove(0);
+        let before = view().await;
+        assert_eq!(host.drain().await, Drained { interrupted: 1, left_leased: 0 });
+        let after = view().await;
+        assert_eq!((after.state, after.pauses, after.epoch), (before.state, before.pauses, before.epoch));
+        world.watch.assert_kept();
     });
 }
 
@@ -59,7 +137,7 @@ fn a_drain_waits_for_what_runs_and_loses_nothing() {
         let ids = world.emit(0, 30).await;
         let host = Host::start(&world, "one").await;
         world.until_running(&ids, 8).await;
-        assert_eq!(host.drain().await.left_running, 0);
+        assert_eq!(host.drain().await, Drained { interrupted: 0, left_leased: 0 });
         assert_eq!(world.count(DeliveryStatus::Delivered), 8);
         assert!(world.model.rows().iter().all(|row| row.token.is_none()));
         world.watch.assert_kept();

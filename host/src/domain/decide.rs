@@ -89,7 +89,8 @@ pub enum LaneEffect {
     StopHere,
     /// The host failed, so nothing was learned of the destination.
     Unknown,
-    /// The event can't be sent at all: the destination was never asked, and another event may ask it.
+    /// The destination was never asked, because the event can't be sent at all, or its answer was not
+    /// waited for: another event may ask it.
     NotAsked,
 }
 
@@ -130,6 +131,8 @@ pub fn decide(
             | HostFailure::LostLease
             | HostFailure::BadOutput
             | HostFailure::WrongBatchLength => verdict(retry(None), LaneEffect::Unknown),
+            // A restart says nothing of the destination, so a probe of it must not lengthen its pause.
+            HostFailure::Interrupted => verdict(retry(None), LaneEffect::NotAsked),
             HostFailure::PayloadTooLarge => {
                 verdict(Write::Dead(DeadReason::PayloadTooLarge), LaneEffect::NotAsked)
             }
@@ -219,6 +222,7 @@ mod tests {
             (Outcome::Misconfigured(no()), Write::Defer, LaneEffect::Stop),
             (Outcome::Host(HostFailure::Trap, no()), Write::Retry(half), LaneEffect::Unknown),
             (Outcome::Host(HostFailure::Deadline, no()), Write::Retry(half), LaneEffect::Unknown),
+            (Outcome::Host(HostFailure::Interrupted, no()), Write::Retry(half), LaneEffect::NotAsked),
             (Outcome::Host(HostFailure::Load, no()), Write::Defer, LaneEffect::StopHere),
             (Outcome::Host(HostFailure::Configure, no()), Write::Defer, LaneEffect::StopHere),
             (

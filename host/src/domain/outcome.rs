@@ -58,6 +58,8 @@ pub enum HostFailure {
     Deadline,
     /// Trust in the lease ended while the call ran, and the call was dropped.
     LostLease,
+    /// The host shut down before the call ended, and dropped it.
+    Interrupted,
     BadOutput,
     /// A batch returned a list of another length than it was given.
     WrongBatchLength,
@@ -79,6 +81,7 @@ impl HostFailure {
             | Self::OutOfMemory
             | Self::Deadline
             | Self::LostLease
+            | Self::Interrupted
             | Self::BadOutput
             | Self::WrongBatchLength => true,
             Self::PayloadTooLarge | Self::PayloadUnreadable | Self::Load | Self::Configure => false,
@@ -91,6 +94,7 @@ impl HostFailure {
             Self::OutOfMemory => "out-of-memory",
             Self::Deadline => "deadline",
             Self::LostLease => "lost-lease",
+            Self::Interrupted => "interrupted",
             Self::BadOutput => "bad-output",
             Self::WrongBatchLength => "wrong-batch-length",
             Self::PayloadTooLarge => "payload-too-large",

@@ -53,6 +53,8 @@ pub(super) struct Context {
     pub standing_is_known: CancellationToken,
     /// Drain, step one.
     pub stop_claiming: CancellationToken,
+    /// Drain, step three: the time for running calls is over.
+    pub interrupt: CancellationToken,
     /// Ends every task where it stands, as a crash would.
     pub end: CancellationToken,
     pub tasks: TaskTracker,
@@ -84,6 +86,7 @@ impl Context {
             config_is_superseded: AtomicBool::new(false),
             standing_is_known: CancellationToken::new(),
             stop_claiming: CancellationToken::new(),
+            interrupt: CancellationToken::new(),
             end: CancellationToken::new(),
             tasks: TaskTracker::new(),
             claimers: TaskTracker::new(),

@@ -138,7 +138,7 @@ pub(super) struct Flights {
     /// A claim came in: the renewer may have to wake earlier.
     pub added: Notify,
     /// A claim left.
-    pub ended: Notify,
+    ended: Notify,
 }
 
 #[derive(Default)]
@@ -168,12 +168,32 @@ impl Flights {
         Held { hold, number, flights: self.clone(), in_flight }
     }
 
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.lock().by_number.is_empty()
     }
 
     pub fn count(&self) -> usize {
         self.lock().by_number.len()
+    }
+
+    /// How many have a call under way.
+    pub fn running(&self) -> usize {
+        let holds = self.lock();
+        holds.by_number.values().filter(|hold| hold.state().phase == Phase::Running).count()
+    }
+
+    /// Returns when no claim is in flight.
+    pub async fn all_ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // Listening starts before the look, or an end between the two would go unheard.
+            ended.as_mut().enable();
+            if self.is_empty() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// When the next renewal is due, in time since boot.

@@ -46,12 +46,15 @@ pub struct LaneStatus {
     pub problem: Option<String>,
 }
 
-/// What a drain left behind.
+/// What a drain could not wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Deliveries still running at the deadline. They keep their leases, and another host takes
-    /// them over when those run out.
-    pub left_running: usize,
+    /// Calls that still ran at the deadline and were dropped. Each used an attempt, may have had its
+    /// effect, and is tried again.
+    pub interrupted: usize,
+    /// Deliveries whose end the database could not be told in time. They keep their leases, and
+    /// another host takes them over when those run out.
+    pub left_leased: usize,
 }
 
 impl Relay {
@@ -121,12 +124,13 @@ impl RelayHandle {
         }
     }
 
-    /// Stops in order: claims no more, gives back what was not started, waits for what runs.
-    /// Returns when nothing is in flight, or at the drain's deadline.
+    /// Stops in order: claims no more and gives back what was not started, waits for what runs,
+    /// interrupts what still runs at the drain's deadline. Returns when nothing is in flight, or one
+    /// statement's time after that deadline.
     pub async fn drain(&self) -> Drained {
         self.stop_claiming();
         self.finish_running(self.ctx.settings.drain).await;
-        self.leave_the_rest().await
+        self.interrupt_the_rest().await
     }
 
     /// Ends at once, as a crash would, and returns when nothing of it runs any more.
@@ -148,28 +152,24 @@ impl RelayHandle {
         let all_ended = async {
             self.ctx.claimers.close();
             self.ctx.claimers.wait().await;
-            loop {
-                let ended = self.ctx.flights.ended.notified();
-                tokio::pin!(ended);
-                ended.as_mut().enable();
-                if self.ctx.flights.is_empty() {
-                    return;
-                }
-                ended.await;
-            }
+            self.ctx.flights.all_ended().await;
         };
         let _ = tokio::time::timeout(deadline, all_ended).await;
     }
 
-    /// Step three. What still runs keeps its lease until that ends by itself: giving it back now
-    /// would let another host start it while its effect may be under way.
-    async fn leave_the_rest(&self) -> Drained {
-        let left_running = self.ctx.flights.count();
+    /// Step three. What still runs is dropped, and the database is told so under the claim's token:
+    /// a lease left to run out would count as lost, and two such restarts make a suspect. What the
+    /// database does not take in time keeps its lease until that ends by itself.
+    async fn interrupt_the_rest(&self) -> Drained {
+        let interrupted = self.ctx.flights.running();
+        self.ctx.interrupt.cancel();
+        let _ = tokio::time::timeout(self.ctx.settings.store_timeout, self.ctx.flights.all_ended()).await;
+        let left_leased = self.ctx.flights.count();
         self.ctx.end.cancel();
         self.ctx.tasks.close();
         self.ctx.tasks.wait().await;
-        tracing::info!(left_running, "drained");
-        Drained { left_running }
+        tracing::info!(interrupted, left_leased, "drained");
+        Drained { interrupted, left_leased }
     }
 }
 

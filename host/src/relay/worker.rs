@@ -129,6 +129,7 @@ async fn call_plugin(
                 Detail::new("lost-lease", "the lease could not be kept, and the call was dropped"),
             )
         }
+        () = ctx.interrupt.cancelled() => interrupted(),
         () = tokio::time::sleep(budget + OVERTIME) => Outcome::Host(
             HostFailure::Deadline,
             Detail::new("deadline", format!("the call took longer than its budget of {budget:?}")),
@@ -138,6 +139,13 @@ async fn call_plugin(
     let took = ctx.clock.since_boot().saturating_sub(begun);
     ctx.metrics.call_seconds.get_or_create(&by(flight.destination())).observe(took.as_secs_f64());
     outcome
+}
+
+/// Said to the database, unlike a crash: a delivery that runs through two restarts is no suspect.
+fn interrupted() -> Outcome {
+    let message = "the host shut down before the call ended, and the call was dropped; \
+                   a longer relay.drain gives calls more time";
+    Outcome::Host(HostFailure::Interrupted, Detail::new("interrupted", message))
 }
 
 fn too_large(flight: &Flight) -> Outcome {

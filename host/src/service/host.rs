@@ -39,10 +39,16 @@ pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock
     until_stopped(&config, &signals).await;
     board.drain(running.clone());
     let drained = running.relay.drain().await;
-    if drained.left_running > 0 {
+    if drained.interrupted > 0 {
         tracing::warn!(
-            left_running = drained.left_running,
-            "calls outlasted relay.drain; their leases run out by themselves"
+            interrupted = drained.interrupted,
+            "calls outlasted relay.drain and were dropped; each used an attempt and is tried again"
+        );
+    }
+    if drained.left_leased > 0 {
+        tracing::warn!(
+            left_leased = drained.left_leased,
+            "the database was not told in time how deliveries ended; their leases run out by themselves"
         );
     }
     drop(ready);
