@@ -39,11 +39,13 @@ func Configure(settingsJSON string) wit.Result[wit.Unit, types.ConfigureError] {
 
 // Deliver is the contract's `deliver`.
 func Deliver(event types.Event) result {
+	collect()
 	return resultOf(guarded(func() (types.Receipt, error) { return deliver(&event) }))
 }
 
 // DeliverBatch is the contract's optional `deliver-batch`.
 func DeliverBatch(events []types.Event) []result {
+	collect()
 	finish := make([]func() (types.Receipt, error), len(events))
 	for i := range events {
 		request, err := guarded(func() (*Request, error) { return begin(&events[i]) })
