@@ -1,6 +1,7 @@
 //! Builds the plugin templates of each language, and the tests' guests in it, as their authors would:
 //! a copy of the template, the WIT beside it, and `build.sh`.
 
+pub mod bindings;
 mod c;
 mod go;
 
@@ -102,19 +103,29 @@ impl Project {
         if published.is_file() && fs::read_to_string(&stamp).is_ok_and(|last| last == digest) {
             return Ok(());
         }
+        bindings::check(self)?;
         println!("templates: building {}", self.component);
         self.write()?;
+        self.run_build(toolchain, &[])?;
+        guests::publish_file(&self.folder.join("my-plugin.wasm"), &self.component)?;
+        Ok(fs::write(&stamp, digest)?)
+    }
+
+    fn run_build(&self, toolchain: &Toolchain, arguments: &[&str]) -> Result<()> {
         let mut path = toolchain.path.clone();
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let mut build = Command::new("bash");
-        build.arg("build.sh").current_dir(&self.folder).env("PATH", std::env::join_paths(path)?);
+        build
+            .arg("build.sh")
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("PATH", std::env::join_paths(path)?);
         build.envs(toolchain.variables.iter().map(|(name, value)| (name, value)));
         let status = build.status().context("starting bash")?;
         if !status.success() {
             bail!("{} failed with {status}", self.folder.join("build.sh").display());
         }
-        guests::publish_file(&self.folder.join("my-plugin.wasm"), &self.component)?;
-        Ok(fs::write(&stamp, digest)?)
+        Ok(())
     }
 
     /// A folder of its own, without what an earlier version of the sources left in it.

@@ -43,6 +43,8 @@ enum Task {
         #[arg(long)]
         lang: Option<languages::Language>,
     },
+    /// Generate the templates' bindings anew, after a change in wit/.
+    Bindings,
     /// Measure: `throughput`, `latency`, `memory`, `calls` or `notify`, with its options.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -72,6 +74,7 @@ fn main() -> Result<()> {
             println!("{}", folder.display());
             Ok(())
         }
+        Task::Bindings => languages::bindings::generate(),
         Task::Bench { arguments } => test::bench(&arguments),
         Task::WithPostgres { command } => test::with_postgres(&command),
     }

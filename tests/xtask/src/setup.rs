@@ -114,7 +114,7 @@ fn python_venv() -> Result<()> {
     })
 }
 
-fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("starting {command:?}"))?;
     if !status.success() {
         bail!("{command:?} failed with {status}");
