@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod databases;
+mod exports;
 mod faults;
 mod first_event;
 mod host;

@@ -1,6 +1,8 @@
 //! Components that misbehave, one misdeed a test: the host lives, the outcome says what happened,
 //! and the next event finds a fresh instance.
 
+mod aside;
+mod batch;
 mod budget;
 mod describe;
 mod http;

@@ -73,6 +73,7 @@ pub fn lane_with(world: &Arc<World>, host: &str, index: usize, script: Script) -
         host: host.to_owned(),
         lane: index,
         script,
+        batches: sim.batches.clone(),
         unready: sim.unready.clone(),
         refused: Mutex::default(),
     };

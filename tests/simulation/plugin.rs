@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
+use outhaul::domain::EventSeq;
 use outhaul::domain::{Detail, HostFailure, Outcome, Receipt};
-use outhaul::plugin::{Call, Deliver};
+use outhaul::plugin::{BatchLimits, Call, Deliver};
 use tokio::sync::Semaphore;
 
 use crate::checks::{DeliveryId, Seen};
@@ -79,11 +81,25 @@ pub fn script(act: impl FnMut(&Call) -> Act + Send + 'static) -> Script {
     Arc::new(Mutex::new(act))
 }
 
+/// How a lane's plugin takes batches.
+#[derive(Clone, Default)]
+pub struct Batches {
+    /// None: it does not.
+    pub limits: Option<BatchLimits>,
+    /// What comes of a batch as a whole; none, and each member ends as the script says.
+    pub end: Option<BatchScript>,
+    /// The batches it was given.
+    pub seen: Arc<Mutex<Vec<Vec<EventSeq>>>>,
+}
+
+pub type BatchScript = Arc<dyn Fn(&[Call]) -> Option<Outcome> + Send + Sync>;
+
 pub struct ScriptedPlugin {
     pub world: Arc<World>,
     pub host: String,
     pub lane: usize,
     pub script: Script,
+    pub batches: Batches,
     /// Why it never loaded, if it did not.
     pub unready: Option<String>,
     /// Why `configure` refused the settings when it last ran, if it did.
@@ -113,6 +129,18 @@ impl Deliver for ScriptedPlugin {
             *self.refused.lock().unwrap() = Some(detail.message.clone());
         }
         act.outcome
+    }
+
+    fn batch_limits(&self) -> Option<BatchLimits> {
+        self.batches.limits
+    }
+
+    async fn deliver_batch(&self, calls: Vec<Call>) -> Vec<Outcome> {
+        let count = calls.len();
+        self.batches.seen.lock().unwrap().push(calls.iter().map(|call| call.event.seq).collect());
+        let failed = self.batches.end.as_ref().and_then(|end| end(&calls));
+        let outcomes = join_all(calls.into_iter().map(|call| self.deliver(call))).await;
+        failed.map_or(outcomes, |failed| vec![failed; count])
     }
 
     fn component_digest(&self) -> &str {

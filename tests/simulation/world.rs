@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outhaul::clock::Clock;
 use outhaul::domain::{DestinationId, EventSeq, RetryPolicy, Timestamp};
+use outhaul::plugin::BatchLimits;
 use outhaul::relay::metrics::ByDestination;
 use outhaul::relay::{LaneSettings, RelaySettings};
 use outhaul::store::memory::{MemoryStore, MemoryTransaction, Row};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::chance::{Chance, SimClock};
 use crate::checks::{DeliveryId, Watch};
-use crate::plugin::Script;
+use crate::plugin::{Batches, Script};
 
 pub const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 pub const MARGIN: Duration = Duration::from_millis(200);
@@ -31,6 +32,7 @@ pub struct SimLane {
     pub topics: Vec<String>,
     pub settings: LaneSettings,
     pub script: Script,
+    pub batches: Batches,
     pub unready: Option<String>,
 }
 
@@ -50,7 +52,19 @@ impl SimLane {
             payload_bytes_max: 1 << 20,
             stop_after_rejections: 0,
         };
-        Self { topics: vec![format!("{name}.*")], settings, script, unready: None }
+        Self {
+            topics: vec![format!("{name}.*")],
+            settings,
+            script,
+            batches: Batches::default(),
+            unready: None,
+        }
+    }
+
+    /// Its plugin takes batches of so many events, or payload bytes.
+    pub fn in_batches_of(mut self, events: usize, bytes: u64) -> Self {
+        self.batches.limits = Some(BatchLimits { events, bytes });
+        self
     }
 
     pub fn with(mut self, change: impl FnOnce(&mut LaneSettings)) -> Self {

@@ -10,11 +10,15 @@ use crate::clock::SystemClock;
 use crate::service::check::{Finding, check};
 use crate::service::config::Config;
 
-/// Validates the config, loads and configures every plugin, and looks at the database.
+/// Validates the config, loads and configures every plugin, lets those that can check their destination,
+/// and looks at the database.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
     #[arg(long)]
     json: bool,
+    /// Ask no destination whether it can be reached
+    #[arg(long)]
+    offline: bool,
 }
 
 pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
@@ -22,7 +26,7 @@ pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)
     let findings = match Config::load(&path) {
         Ok(config) => {
             let mut findings = vec![Finding::good("config", format!("{} is valid", path.display()))];
-            findings.extend(check(&config, Arc::new(SystemClock)).await);
+            findings.extend(check(&config, Arc::new(SystemClock), args.offline).await);
             findings
         }
         Err(problems) => problems.to_string().lines().map(|line| Finding::bad("config", line)).collect(),

@@ -36,30 +36,33 @@ pub fn event(destination: &str, call: Call, budget_left: Duration) -> wit::Event
 }
 
 pub fn outcome(result: Result<wit::Receipt, Failure>, limits: &Limits) -> Outcome {
+    result.map_or_else(|failed| failure(failed, limits), |given| receipt(given, limits))
+}
+
+pub fn failure(failed: Failure, limits: &Limits) -> Outcome {
     let info = |info: wit::Info| {
         let after = info.after_ms.map(Duration::from_millis);
         (detail(&info.code, &info.message, info.maybe_applied, limits), after)
     };
     let plain = |given: wit::Detail| detail(&given.code, &given.message, given.maybe_applied, limits);
-    match result {
-        Ok(given) => receipt(given, limits),
-        Err(Failure::Retry(given)) => {
+    match failed {
+        Failure::Retry(given) => {
             let (detail, after) = info(given);
             Outcome::Retry { detail, after }
         }
-        Err(Failure::RateLimited(given)) => {
+        Failure::RateLimited(given) => {
             let (detail, after) = info(given);
             Outcome::RateLimited { detail, after }
         }
-        Err(Failure::Unavailable(given)) => {
+        Failure::Unavailable(given) => {
             let (detail, after) = info(given);
             Outcome::Unavailable { detail, after }
         }
-        Err(Failure::Rejected(given)) => Outcome::Rejected(plain(given)),
-        Err(Failure::Conflict(given)) => Outcome::Conflict(plain(given)),
-        Err(Failure::Gone(given)) => Outcome::Gone(plain(given)),
-        Err(Failure::Misconfigured(given)) => Outcome::Misconfigured(plain(given)),
-        Err(Failure::Other(given)) => Outcome::Other(plain(given)),
+        Failure::Rejected(given) => Outcome::Rejected(plain(given)),
+        Failure::Conflict(given) => Outcome::Conflict(plain(given)),
+        Failure::Gone(given) => Outcome::Gone(plain(given)),
+        Failure::Misconfigured(given) => Outcome::Misconfigured(plain(given)),
+        Failure::Other(given) => Outcome::Other(plain(given)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::join_all;
 
 use crate::domain::{Event, Fence, Outcome};
 
@@ -23,6 +24,14 @@ pub struct Call {
     pub budget: Duration,
 }
 
+/// How much one call may deliver together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    pub events: usize,
+    /// Of all payloads together.
+    pub bytes: u64,
+}
+
 /// A destination's plugin: warm instances, limits and grants behind one method.
 #[async_trait]
 pub trait Deliver: Send + Sync + 'static {
@@ -31,6 +40,18 @@ pub trait Deliver: Send + Sync + 'static {
     /// concurrency. Dropping the future ends the call and costs one instance; the caller does so
     /// when trust in the lease ends.
     async fn deliver(&self, call: Call) -> Outcome;
+
+    /// How much [`Self::deliver_batch`] takes; none if events go singly only.
+    fn batch_limits(&self) -> Option<BatchLimits> {
+        None
+    }
+
+    /// Delivers events in one call, under the shortest of their budgets, with one outcome for each in
+    /// the same order. Where the call fails as a whole, every one of them has that outcome. For the
+    /// rest it is as [`Self::deliver`].
+    async fn deliver_batch(&self, calls: Vec<Call>) -> Vec<Outcome> {
+        join_all(calls.into_iter().map(|call| self.deliver(call))).await
+    }
 
     /// The digest of the component (hex SHA-256), for the attempt history.
     fn component_digest(&self) -> &str;

@@ -31,7 +31,6 @@ pub struct Contract {
 }
 
 /// The exports of one instance.
-#[expect(dead_code, reason = "found and compared; called by later steps")]
 pub struct Guest {
     pub deliver: deliver::Guest,
     pub batch: Option<batch::Guest>,

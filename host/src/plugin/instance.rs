@@ -9,7 +9,7 @@ use super::bindings::types::{ConfigureError, Event, Failure, Receipt, SettingsPr
 use super::exports::Guest;
 use super::loaded::Parts;
 use super::state::{self, GuestState};
-use super::text;
+use super::{text, tick};
 use crate::domain::HostFailure;
 
 pub struct Instance {
@@ -19,6 +19,8 @@ pub struct Instance {
     calls: u64,
     /// Growth past this is taken for a leak.
     memory_mark_bytes: usize,
+    /// When it wants its next tick, in time since boot.
+    tick_at: Duration,
 }
 
 /// Why there is no instance.
@@ -35,8 +37,8 @@ pub enum CreateError {
 }
 
 /// What came of a call.
-pub enum CallEnd {
-    Answered(Result<Receipt, Failure>),
+pub enum CallEnd<T> {
+    Answered(T),
     Broke(HostFailure, String),
 }
 
@@ -66,17 +68,82 @@ impl Instance {
         }
         store.data().log.end();
         let memory_mark_bytes = memory_mark(&store, parts.limits.memory_bytes);
-        Ok(Self { store, guest, parts, calls: 0, memory_mark_bytes })
+        let tick_at = parts.clock.since_boot() + tick::MIN;
+        Ok(Self { store, guest, parts, calls: 0, memory_mark_bytes, tick_at })
     }
 
     /// Delivers one event, by `deadline` (since boot). An instance whose call broke, or was dropped,
-    /// can't be entered again.
-    pub async fn call(&mut self, event: Event, deadline: Duration) -> CallEnd {
+    /// can't be entered again; so with every call below.
+    pub async fn deliver(&mut self, event: Event, deadline: Duration) -> CallEnd<Result<Receipt, Failure>> {
         self.calls += 1;
-        self.store.data().log.begin(&event.id);
+        self.begin(&event.id, deadline);
+        let result = self.guest.deliver.call_deliver(&mut self.store, &event).await;
+        self.ended(result)
+    }
+
+    /// Delivers events together. The answers may be more or fewer than the events.
+    pub async fn deliver_batch(
+        &mut self,
+        events: Vec<Event>,
+        deadline: Duration,
+    ) -> CallEnd<Vec<Result<Receipt, Failure>>> {
+        self.calls += 1;
+        // What is logged meanwhile is of no one event.
+        self.begin("", deadline);
+        let batch = self.guest.batch.as_ref().expect("batches go only to a plugin that exports batch");
+        let result = batch.call_deliver_batch(&mut self.store, &events).await;
+        self.ended(result)
+    }
+
+    /// Whether the destination can be reached. None if the plugin exports no `check`.
+    pub async fn check(&mut self, deadline: Duration) -> Option<CallEnd<Result<(), Failure>>> {
+        self.begin("", deadline);
+        let result = self.guest.check.as_ref()?.call_check(&mut self.store).await;
+        Some(self.ended(result))
+    }
+
+    /// Answers in how long it wants the next one.
+    pub async fn tick(&mut self, deadline: Duration) -> CallEnd<Duration> {
+        self.begin("", deadline);
+        let tick = self.guest.tick.as_ref().expect("only a plugin that exports tick is ticked");
+        let result = tick.call_tick(&mut self.store).await.map(Duration::from_millis);
+        self.ended(result)
+    }
+
+    pub fn tick_at(&self) -> Duration {
+        self.tick_at
+    }
+
+    pub fn tick_again_at(&mut self, at: Duration) {
+        self.tick_at = at;
+    }
+
+    pub fn has_last_word(&self) -> bool {
+        self.guest.close.is_some()
+    }
+
+    /// The last word before it is dropped. What comes of it changes nothing.
+    pub async fn close(mut self, budget: Duration) {
+        self.begin("", self.parts.clock.since_boot() + budget);
+        let Some(close) = &self.guest.close else { return };
+        self.parts.stats.closes.add_one();
+        let result = tokio::time::timeout(budget, close.call_close(&mut self.store)).await;
+        let problem = match result {
+            Ok(Ok(())) => return self.store.data().log.end(),
+            Ok(Err(error)) => classify(&mut self.store, &error).1,
+            Err(_) => format!("it took longer than {} ms", budget.as_millis()),
+        };
+        self.parts.stats.closes_failed.add_one();
+        tracing::warn!(destination = self.parts.destination, problem, "an instance could not close in order");
+    }
+
+    fn begin(&mut self, event_id: &str, deadline: Duration) {
+        self.store.data().log.begin(event_id);
         self.store.data_mut().limiter.take_memory_refused();
         state::arm(&mut self.store, deadline);
-        let result = self.guest.deliver.call_deliver(&mut self.store, &event).await;
+    }
+
+    fn ended<T>(&mut self, result: wasmtime::Result<T>) -> CallEnd<T> {
         match result {
             Ok(answer) => {
                 self.store.data().log.end();

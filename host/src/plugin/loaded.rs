@@ -1,10 +1,8 @@
 //! A loaded plugin: its warm instances behind [`Deliver`].
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 
 use super::bindings::types::SettingsProblem;
 use super::capability::http::HttpClient;
@@ -14,11 +12,12 @@ use super::capability::ungranted::Ungranted;
 use super::describe::Description;
 use super::engine::Inner;
 use super::exports::{Contract, Exports};
-use super::instance::{CallEnd, CreateError, Instance};
+use super::instance::{CallEnd, Instance};
 use super::needs::Missing;
+use super::pool::{Pool, host, not_created};
 use super::spec::{Limits, PluginSpec};
 use super::stats::{Stats, StatsSnapshot};
-use super::{Call, Deliver, convert, needs, text};
+use super::{BatchLimits, Call, Deliver, convert, needs, text, tick};
 use crate::clock::SharedClock;
 use crate::domain::{Detail, HostFailure, Outcome};
 
@@ -47,17 +46,6 @@ pub struct LoadedPlugin {
 /// What the component says of itself: nothing, something, or what is wrong with it.
 pub type Said = Result<Option<Description>, String>;
 
-/// Warm instances, each serving one call at a time. Nothing is counted but calls in flight, so
-/// that no failure of an instance or of its replacement can shrink the pool.
-struct Pool {
-    parts: Arc<Parts>,
-    /// Last in, first out: what is not needed stays cold.
-    idle: Mutex<Vec<Instance>>,
-    calls: Semaphore,
-    /// Why `configure` refused the settings when it last ran, if it did.
-    settings_problem: Mutex<Option<String>>,
-}
-
 impl LoadedPlugin {
     pub(super) fn new(
         runtime: Arc<Inner>,
@@ -67,13 +55,11 @@ impl LoadedPlugin {
         said: Said,
     ) -> Self {
         let ungranted = said.iter().flatten().flat_map(|said| needs::ungranted(said, spec)).collect();
-        let pool = Pool {
-            parts,
-            idle: Mutex::new(first.into_iter().collect()),
-            calls: Semaphore::new(spec.concurrency.max(1) as usize),
-            settings_problem: Mutex::default(),
-        };
-        Self { runtime, pool: Arc::new(pool), said, ungranted }
+        let pool = Arc::new(Pool::new(parts, spec.concurrency, first));
+        if pool.parts.contract.exports().tick {
+            runtime.guests.handle().spawn(tick::run(Arc::downgrade(&pool)));
+        }
+        Self { runtime, pool, said, ungranted }
     }
 
     pub fn stats(&self) -> StatsSnapshot {
@@ -96,27 +82,65 @@ impl LoadedPlugin {
         &self.ungranted
     }
 
+    /// Asks the plugin whether its destination can be reached, on an instance of its own, within
+    /// `limits.call`. None if it can't say.
+    pub async fn check(&self) -> Option<Result<(), Outcome>> {
+        if !self.exports().check {
+            return None;
+        }
+        let checked = run_on(self.runtime.guests.handle(), check(self.pool.clone())).await;
+        Some(checked.unwrap_or_else(|error| {
+            Err(host(HostFailure::Trap, format!("the host failed while it checked: {error}")))
+        }))
+    }
+
+    /// Drops its instances in good order: what is warm at once, what is busy when its call ends, each
+    /// with its last word. Returns when none is left, which is within `limits.call` and a second.
+    pub async fn retire(&self) {
+        let pool = self.pool.clone();
+        let retired = run_on(self.runtime.guests.handle(), async move {
+            pool.retire();
+            pool.retired().await;
+        });
+        // The host is stopping otherwise, and the instances with it.
+        let _ = retired.await;
+    }
+
     /// Instances waiting for a call.
     pub fn idle_instances(&self) -> usize {
-        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.pool.idle().as_ref().map_or(0, Vec::len)
     }
 }
 
 #[async_trait]
 impl Deliver for LoadedPlugin {
     async fn deliver(&self, call: Call) -> Outcome {
+        let mut outcomes = self.deliver_batch(vec![call]).await;
+        outcomes.pop().expect("one call has one outcome")
+    }
+
+    fn batch_limits(&self) -> Option<BatchLimits> {
         let limits = &self.pool.parts.limits;
-        if call.payload.len() as u64 > limits.payload_bytes {
-            self.pool.parts.stats.payloads_too_large.add_one();
-            return payload_too_large(call.payload.len(), limits.payload_bytes);
-        }
-        let ended = run_on(self.runtime.guests.handle(), self.pool.clone().deliver(call)).await;
-        ended.unwrap_or_else(|error| {
-            // The guest's task panicked, which is a fault of the host, or the host is stopping.
-            tracing::error!(destination = self.pool.parts.destination, %error, "a call ended without an outcome");
-            let message = "the host failed while the plugin ran; see its log";
-            Outcome::Host(HostFailure::Trap, Detail::new("host-fault", message))
-        })
+        let is_batched = self.exports().batch && limits.batch_events > 1;
+        is_batched.then_some(BatchLimits { events: limits.batch_events as usize, bytes: limits.batch_bytes })
+    }
+
+    async fn deliver_batch(&self, calls: Vec<Call>) -> Vec<Outcome> {
+        let Parts { limits, stats, .. } = &*self.pool.parts;
+        let too_large = |call: &Call| call.payload.len() as u64 > limits.payload_bytes;
+        let mut outcomes: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                too_large(call).then(|| {
+                    stats.payloads_too_large.add_one();
+                    payload_too_large(call.payload.len(), limits.payload_bytes)
+                })
+            })
+            .collect();
+        let calls: Vec<_> = calls.into_iter().filter(|call| !too_large(call)).collect();
+        let mut delivered = self.run(calls).await.into_iter();
+        outcomes.iter_mut().filter(|outcome| outcome.is_none()).for_each(|open| *open = delivered.next());
+        outcomes.into_iter().flatten().collect()
     }
 
     fn component_digest(&self) -> &str {
@@ -124,12 +148,36 @@ impl Deliver for LoadedPlugin {
     }
 
     fn unready(&self) -> Option<String> {
-        self.pool.settings_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.pool.settings_problem().clone()
     }
 
     fn try_anew(&self) {
         // The next call that finds no warm instance configures one, and that decides.
-        *self.pool.settings_problem.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.pool.settings_problem() = None;
+    }
+}
+
+impl LoadedPlugin {
+    /// One outcome for each call.
+    async fn run(&self, calls: Vec<Call>) -> Vec<Outcome> {
+        let count = calls.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let ended = run_on(self.runtime.guests.handle(), self.pool.clone().deliver(calls)).await;
+        ended.unwrap_or_else(|error| {
+            // The guest's task panicked, which is a fault of the host, or the host is stopping.
+            tracing::error!(destination = self.pool.parts.destination, %error, "a call ended without an outcome");
+            let message = "the host failed while the plugin ran; see its log";
+            vec![Outcome::Host(HostFailure::Trap, Detail::new("host-fault", message)); count]
+        })
+    }
+}
+
+impl Drop for LoadedPlugin {
+    fn drop(&mut self) {
+        let _on_the_guests_threads = self.runtime.guests.handle().enter();
+        self.pool.retire();
     }
 }
 
@@ -141,70 +189,32 @@ pub(super) async fn run_on<T: Send + 'static>(
     tokio_util::task::AbortOnDropHandle::new(threads.spawn(task)).await
 }
 
-impl Pool {
-    async fn deliver(self: Arc<Self>, call: Call) -> Outcome {
-        let budget = call.budget.min(self.parts.limits.call);
-        let deadline = self.parts.clock.since_boot() + budget;
-        let mut progress = Progress { stats: self.parts.stats.clone(), has_begun: false, has_ended: false };
-        let attempt = self.attempt(call, deadline, &mut progress);
-        let outcome = match tokio::time::timeout(budget, attempt).await {
-            Ok(outcome) => outcome,
-            // The attempt's future is gone, and its instance with it.
-            Err(_) if progress.has_begun => {
-                let message = format!("the call took longer than its budget of {} ms", budget.as_millis());
-                host(HostFailure::Deadline, message)
+async fn check(pool: Arc<Pool>) -> Result<(), Outcome> {
+    let Parts { clock, limits, stats, .. } = &*pool.parts;
+    stats.checks.add_one();
+    let deadline = clock.since_boot() + limits.call;
+    let checked = tokio::time::timeout(limits.call, async {
+        let created = Instance::create(pool.parts.clone(), deadline).await;
+        let mut instance = created.map_err(|error| not_created(error, limits.text_bytes))?;
+        match instance.check(deadline).await {
+            Some(CallEnd::Broke(failure, message)) => return Err(host(failure, message)),
+            Some(CallEnd::Answered(Err(failure))) => {
+                pool.close(instance, None);
+                return Err(convert::failure(failure, limits));
             }
-            Err(_) => not_ready(format!("no instance was ready within {} ms", budget.as_millis())),
-        };
-        progress.has_ended = true;
-        count(&self.parts.stats, &outcome);
-        outcome
-    }
-
-    async fn attempt(&self, call: Call, deadline: Duration, progress: &mut Progress) -> Outcome {
-        let _one_of_the_calls = self.calls.acquire().await.expect("the semaphore is never closed");
-        let mut instance = match self.instance(deadline).await {
-            Ok(instance) => instance,
-            Err(outcome) => return outcome,
-        };
-        progress.has_begun = true;
-        self.parts.stats.calls.add_one();
-        let budget_left = deadline.saturating_sub(self.parts.clock.since_boot());
-        let event = convert::event(&self.parts.destination, call, budget_left);
-        match instance.call(event, deadline).await {
-            CallEnd::Answered(result) => {
-                if instance.may_stay() {
-                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(instance);
-                }
-                convert::outcome(result, &self.parts.limits)
-            }
-            CallEnd::Broke(failure, message) => host(failure, message),
+            Some(CallEnd::Answered(Ok(()))) | None => pool.close(instance, None),
         }
+        Ok(())
+    });
+    let too_slow = || {
+        let ms = limits.call.as_millis();
+        host(HostFailure::Deadline, format!("it took longer than limits.call ({ms} ms)"))
+    };
+    let checked = checked.await.unwrap_or_else(|_| Err(too_slow()));
+    if checked.is_err() {
+        stats.checks_failed.add_one();
     }
-
-    async fn instance(&self, deadline: Duration) -> Result<Instance, Outcome> {
-        let warm = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(instance) = warm {
-            return Ok(instance);
-        }
-        let created = Instance::create(self.parts.clone(), deadline).await;
-        let mut settings_problem = self.settings_problem.lock().unwrap_or_else(PoisonError::into_inner);
-        *settings_problem = None;
-        created.map_err(|error| match error {
-            CreateError::Settings(problems) => {
-                let message = settings_message(&problems, self.parts.limits.text_bytes);
-                *settings_problem = Some(message.clone());
-                Outcome::Host(HostFailure::Configure, Detail::new("settings", message))
-            }
-            CreateError::Unavailable(why) => {
-                let message = text::prose(&why, self.parts.limits.text_bytes);
-                Outcome::Unavailable { detail: Detail::new("configure-unavailable", message), after: None }
-            }
-            // The first instance was well, so this is the machine's trouble or a passing one. The
-            // event was not touched: the lane pauses, and heals by itself.
-            CreateError::Failed(_, message) | CreateError::Contract(message) => not_ready(message),
-        })
-    }
+    checked
 }
 
 /// What was wrong with the settings, one problem after the other, each with its pointer.
@@ -219,41 +229,8 @@ pub(super) fn settings_message(problems: &[SettingsProblem], bytes_max: usize) -
     text::word(&format!("settings: {all}"), bytes_max)
 }
 
-fn host(failure: HostFailure, message: String) -> Outcome {
-    Outcome::Host(failure, Detail::new(failure.as_str(), message))
-}
-
-fn not_ready(message: String) -> Outcome {
-    Outcome::Unavailable { detail: Detail::new("no-instance", message), after: None }
-}
-
 fn payload_too_large(bytes: usize, bytes_max: u64) -> Outcome {
     let message =
         format!("the payload has {bytes} bytes, and limits.payload of this destination allows {bytes_max}");
     host(HostFailure::PayloadTooLarge, message)
-}
-
-fn count(stats: &Stats, outcome: &Outcome) {
-    match outcome {
-        Outcome::Host(HostFailure::Trap, _) => stats.traps.add_one(),
-        Outcome::Host(HostFailure::OutOfMemory, _) => stats.out_of_memory.add_one(),
-        Outcome::Host(HostFailure::Deadline, _) => stats.timeouts.add_one(),
-        Outcome::Host(HostFailure::BadOutput, _) => stats.bad_outputs.add_one(),
-        _ => {}
-    }
-}
-
-/// How far a call came; dropped without an end, it was cancelled.
-struct Progress {
-    stats: Arc<Stats>,
-    has_begun: bool,
-    has_ended: bool,
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.stats.cancelled.add_one();
-        }
-    }
 }

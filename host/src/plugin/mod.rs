@@ -16,13 +16,15 @@ mod limits;
 mod load;
 mod loaded;
 mod needs;
+mod pool;
 pub mod spec;
 mod state;
 mod stats;
 mod text;
+mod tick;
 mod unloaded;
 
-pub use deliver::{Call, Deliver};
+pub use deliver::{BatchLimits, Call, Deliver};
 pub use describe::{Description, Need};
 pub use engine::{Runtime, RuntimeSettings};
 pub use exports::Exports;

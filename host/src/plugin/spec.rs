@@ -43,6 +43,10 @@ pub struct Limits {
     pub calls_per_instance: u64,
     /// A larger event is dead-lettered, never truncated.
     pub payload_bytes: u64,
+    /// Events of one call of `deliver-batch`; more go into another. 1 delivers all singly.
+    pub batch_events: u32,
+    /// Payload bytes of one such call; more go into another, and a larger event goes alone.
+    pub batch_bytes: u64,
     /// One log line; the rest of it is cut.
     pub log_line_bytes: usize,
     /// Log lines a second; more are dropped and counted.
@@ -79,6 +83,8 @@ impl Default for Limits {
             call: Duration::from_secs(10),
             calls_per_instance: 100_000,
             payload_bytes: 1 << 20,
+            batch_events: 100,
+            batch_bytes: 1 << 20,
             log_line_bytes: 4 << 10,
             log_lines_per_second: 100,
             text_bytes: 2 << 10,

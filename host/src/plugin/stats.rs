@@ -28,8 +28,12 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Calls of `deliver` that reached a guest.
+    /// Calls of `deliver` and `deliver-batch` that reached a guest.
     calls,
+    /// Those of them that were batches.
+    batches,
+    /// Events handed over in batches.
+    batched_events,
     /// Calls that ended in a trap, running out of memory excepted.
     traps,
     /// Calls that trapped after a refused growth of memory.
@@ -40,6 +44,17 @@ counters! {
     cancelled,
     /// Results that could not be read.
     bad_outputs,
+    /// Batches answered with another number of results.
+    wrong_batch_lengths,
+    checks,
+    /// Checks that did not find the destination well.
+    checks_failed,
+    ticks,
+    /// Ticks that trapped or took too long; each cost its instance.
+    ticks_failed,
+    /// Last words of instances dropped in good order.
+    closes,
+    closes_failed,
     /// Events larger than the destination's limit.
     payloads_too_large,
     instances_created,

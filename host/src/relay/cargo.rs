@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 
 use super::backoff::Backoff;
+use super::batch::{self, Loaded};
 use super::claimer::Flight;
 use super::context::Context;
 use super::worker;
@@ -169,7 +170,8 @@ impl Drop for Share {
     }
 }
 
-/// Reads in one statement what fits the budget, and starts a worker for each claim.
+/// Reads in one statement what fits the budget, and starts a worker for each claim, or one for
+/// several where the plugin takes them together.
 pub(super) async fn load_and_start(ctx: Arc<Context>, flights: Vec<Flight>) {
     let mut fitting = Vec::new();
     for flight in flights {
@@ -192,21 +194,26 @@ pub(super) async fn load_and_start(ctx: Arc<Context>, flights: Vec<Flight>) {
         () = last.held.hold.trust_ended(&*ctx.clock) => None,
         payloads = read(&ctx, &events, 1) => Some(payloads),
     };
+    let mut loaded = Vec::new();
     for (flight, share) in fitting {
         let cargo = match &mut payloads {
             None => Cargo::NotLoaded(Room::Taken(share)),
             // One of several may be at fault, or they are too much at once: each worker reads its own.
             Some(Err(_)) => Cargo::NotLoaded(Room::Taken(share)),
             Some(Ok(payloads)) => match payloads.remove(&flight.claimed.event.seq) {
-                Some(payload) => Cargo::Loaded(payload, share),
+                Some(payload) => {
+                    loaded.push(Loaded { flight, payload, share });
+                    continue;
+                }
                 None => Cargo::Missing,
             },
         };
         begin(&ctx, flight, cargo);
     }
+    batch::start(&ctx, loaded);
 }
 
-fn begin(ctx: &Arc<Context>, flight: Flight, cargo: Cargo) {
+pub(super) fn begin(ctx: &Arc<Context>, flight: Flight, cargo: Cargo) {
     ctx.spawn(worker::run(ctx.clone(), flight, cargo));
 }
 

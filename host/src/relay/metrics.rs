@@ -48,6 +48,18 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
+type Counts = Family<ByDestination, Histogram, BatchSizes>;
+
+/// 1 doubling to 8,192.
+#[derive(Clone, Debug)]
+pub struct BatchSizes;
+
+impl MetricConstructor<Histogram> for BatchSizes {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(exponential_buckets(1.0, 2.0, 14))
+    }
+}
+
 /// All families of the relay. Clones share their numbers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -64,6 +76,7 @@ pub struct Metrics {
     pub in_flight: Family<ByDestination, Gauge>,
     pub lane_state: Family<ByState, Gauge>,
     pub call_seconds: Seconds,
+    pub batch_events: Counts,
     pub delivery_seconds: Seconds,
     pub store_failures: Family<ByOperation, Counter>,
     pub questions: Counter,
@@ -86,6 +99,7 @@ impl Default for Metrics {
             in_flight: Family::default(),
             lane_state: Family::default(),
             call_seconds: Family::new_with_constructor(Buckets),
+            batch_events: Family::new_with_constructor(BatchSizes),
             delivery_seconds: Family::new_with_constructor(Buckets),
             store_failures: Family::default(),
             questions: Counter::default(),
@@ -126,6 +140,11 @@ impl Metrics {
             "Time of one plugin call",
             Unit::Seconds,
             self.call_seconds.clone(),
+        );
+        registry.register(
+            "batch_events",
+            "Events of one batch call; its count is the number of such calls",
+            self.batch_events.clone(),
         );
         registry.register_with_unit(
             "delivery",

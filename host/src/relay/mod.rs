@@ -2,7 +2,7 @@
 //! and the plugins by their traits only; no SQL and no wasm here.
 //!
 //! ```text
-//! asker ──which lanes have something due──▶ claimer (one a lane) ──▶ cargo ──▶ worker (one a delivery)
+//! asker ──which lanes have something due──▶ claimer (one a lane) ──▶ cargo ──▶ worker (one a delivery, or a batch)
 //!                                                                              │ call, decide
 //! renewer ──every claim in flight, each third of a lease                       ▼
 //! housekeeper ──heartbeat, sweep                                          acknowledger
@@ -14,6 +14,7 @@
 mod acknowledger;
 mod asker;
 mod backoff;
+mod batch;
 mod call;
 mod cargo;
 mod claimer;

@@ -15,42 +15,64 @@ use super::claimer::Flight;
 use super::context::Context;
 use super::effects;
 use super::flights::Phase;
-use super::lanes::Slot;
+use super::lanes::{Closed, Reporting, Slot};
 use super::metrics::{by, by_outcome, by_reason};
 use crate::domain::{AttemptFacts, Detail, HostFailure, Outcome, Policy, Timestamp, Verdict, Write, decide};
 use crate::store::{Acknowledgement, AttemptRecord, Order};
 
 /// How much longer than its budget a call is waited for. The plugin runtime ends it in time; this
 /// is for a runtime that does not.
-const OVERTIME: Duration = Duration::from_secs(1);
+pub(super) const OVERTIME: Duration = Duration::from_secs(1);
 
 /// What came of a call, and between which times of the database.
-struct Ended {
-    outcome: Outcome,
-    started_at: Timestamp,
-    ended_at: Timestamp,
+pub(super) struct Ended {
+    pub outcome: Outcome,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+}
+
+/// An attempt whose plugin is done, on its way to the database.
+pub(super) struct Finished {
+    flight: Flight,
+    ended: Ended,
+    verdict: Verdict,
+    closed: Option<Closed>,
+    _reporting: Option<Reporting>,
 }
 
 pub(super) async fn run(ctx: Arc<Context>, flight: Flight, cargo: Cargo) {
-    let span = tracing::info_span!(
+    let span = span(&flight);
+    attempt(&ctx, flight, cargo).instrument(span).await;
+}
+
+pub(super) fn span(flight: &Flight) -> tracing::Span {
+    tracing::info_span!(
         "attempt",
         destination = flight.destination(),
         event = flight.claimed.event.id,
         sequence = flight.claimed.event.seq.0,
         attempt = flight.claimed.attempt,
         fence = flight.claimed.claim.fence.0,
-    );
-    attempt(&ctx, flight, cargo).instrument(span).await;
+    )
 }
 
-async fn attempt(ctx: &Context, mut flight: Flight, cargo: Cargo) {
+async fn attempt(ctx: &Context, flight: Flight, cargo: Cargo) {
     let Some(cargo) = load(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
     let Some(ended) = run_plugin(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
+    report(ctx, finish(ctx, flight, ended)).await;
+}
+
+/// Judges the end and frees the slot for the next claim: the report goes on beside it.
+pub(super) fn finish(ctx: &Context, mut flight: Flight, ended: Ended) -> Finished {
     let verdict = judge(ctx, &flight, &ended);
     let closed = effects::close_lane(&flight, verdict.lane);
-    // The slot is free for the next claim; the report goes on beside it.
     let _reporting = flight.slot.take().map(Slot::report);
     flight.held.hold.enter(Phase::Reporting);
+    Finished { flight, ended, verdict, closed, _reporting }
+}
+
+pub(super) async fn report(ctx: &Context, finished: Finished) {
+    let Finished { flight, ended, verdict, closed, _reporting } = finished;
     let acknowledgement = describe(ctx, &flight, &ended, verdict.write.clone());
     // Both at once: the lane must not wait for a slow acknowledgement, nor the other way round.
     let (settlement, ()) = tokio::join!(acknowledge(ctx, &flight.held.hold, acknowledgement), async {
@@ -124,16 +146,10 @@ async fn call_plugin(
         // Dropping the call ends it: another host may have claimed the delivery by now.
         () = hold.trust_ended(&*ctx.clock) => {
             ctx.metrics.lost_trust.get_or_create(&by(flight.destination())).inc();
-            Outcome::Host(
-                HostFailure::LostLease,
-                Detail::new("lost-lease", "the lease could not be kept, and the call was dropped"),
-            )
+            lost_lease("the lease could not be kept, and the call was dropped")
         }
         () = ctx.interrupt.cancelled() => interrupted(),
-        () = tokio::time::sleep(budget + OVERTIME) => Outcome::Host(
-            HostFailure::Deadline,
-            Detail::new("deadline", format!("the call took longer than its budget of {budget:?}")),
-        ),
+        () = tokio::time::sleep(budget + OVERTIME) => overtime(budget),
     };
     drop(share);
     let took = ctx.clock.since_boot().saturating_sub(begun);
@@ -142,10 +158,19 @@ async fn call_plugin(
 }
 
 /// Said to the database, unlike a crash: a delivery that runs through two restarts is no suspect.
-fn interrupted() -> Outcome {
+pub(super) fn interrupted() -> Outcome {
     let message = "the host shut down before the call ended, and the call was dropped; \
                    a longer relay.drain gives calls more time";
     Outcome::Host(HostFailure::Interrupted, Detail::new("interrupted", message))
+}
+
+pub(super) fn lost_lease(message: &str) -> Outcome {
+    Outcome::Host(HostFailure::LostLease, Detail::new("lost-lease", message))
+}
+
+pub(super) fn overtime(budget: Duration) -> Outcome {
+    let message = format!("the call took longer than its budget of {budget:?}");
+    Outcome::Host(HostFailure::Deadline, Detail::new("deadline", message))
 }
 
 fn too_large(flight: &Flight) -> Outcome {
@@ -236,7 +261,7 @@ fn settle(ctx: &Context, flight: &Flight, ended: &Ended, verdict: &Verdict, sett
 }
 
 /// Gives back a claim that was not started, with its attempt.
-async fn give_back(ctx: &Context, flight: Flight) {
+pub(super) async fn give_back(ctx: &Context, flight: Flight) {
     flight.held.hold.enter(Phase::Reporting);
     if let Some(token) = flight.probe {
         effects::drop_probe(ctx, &flight, token).await;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::plugins::Target;
+use super::reach::Reach;
 use super::stores::Stores;
 use crate::clock::Clock;
 use crate::relay::RelayHandle;
@@ -24,6 +25,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 pub struct Board {
     phase: RwLock<Phase>,
     probed: Kept<Probed>,
+    pub reach: Arc<Reach>,
 }
 
 /// The latest answer, and when it came, in time since boot.
@@ -78,11 +80,11 @@ impl Board {
             Phase::Starting => Readiness::not_yet("starting", "the host is starting"),
             Phase::Waiting(what) => Readiness::not_yet("starting", &what),
             Phase::Running(running) => {
-                running.readiness("running", self.probed.get(clock, running.probe()).await)
+                running.readiness("running", self.probed.get(clock, running.probe()).await, &self.reach)
             }
             Phase::Draining(running) => {
                 let probed = self.probed.get(clock, running.probe()).await;
-                Readiness { ready: false, ..running.readiness("draining", probed) }
+                Readiness { ready: false, ..running.readiness("draining", probed, &self.reach) }
             }
         }
     }
@@ -168,13 +170,13 @@ impl Running {
         Probed { database_problem, migrations_problem }
     }
 
-    fn readiness(&self, phase: &'static str, probed: Probed) -> Readiness {
+    fn readiness(&self, phase: &'static str, probed: Probed, reach: &Reach) -> Readiness {
         // A database that answers questions may still refuse claims.
         let problems = self.relay.status().store_problems;
         let database =
             probed.database_problem.or_else(|| (!problems.is_empty()).then(|| problems.join("; ")));
         let migrations = probed.migrations_problem;
-        let destinations = self.destinations();
+        let destinations = self.destinations(reach);
         let blocked = destinations.values().any(|destination| destination.required && !destination.part.ok);
         let ready = database.is_none() && migrations.is_none() && !blocked;
         Readiness {
@@ -204,7 +206,7 @@ impl Running {
         }
     }
 
-    fn destinations(&self) -> BTreeMap<String, DestinationPart> {
+    fn destinations(&self, reach: &Reach) -> BTreeMap<String, DestinationPart> {
         let lanes = self.relay.status().lanes;
         let part = |target: &Target| {
             let lane = lanes.iter().find(|lane| lane.name == target.name);
@@ -214,7 +216,7 @@ impl Running {
             };
             DestinationPart {
                 required: target.required,
-                part: Part::of(problem.or_else(|| target.plugin.unready())),
+                part: Part::of(problem.or_else(|| target.plugin.unready()).or_else(|| reach.problem(target))),
             }
         };
         self.targets.iter().map(|target| (target.name.clone(), part(target))).collect()

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::config::Config;
 use super::host;
 use super::plugins::{self, Target};
+use super::reach::unreachable_because;
 use super::stores::{Stores, open_stores};
 use crate::clock::SharedClock;
 use crate::plugin::{Deliver, Missing};
@@ -33,10 +35,11 @@ impl Finding {
 
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub async fn check(config: &Config, clock: SharedClock) -> Vec<Finding> {
+/// `offline` leaves the destinations alone.
+pub async fn check(config: &Config, clock: SharedClock, offline: bool) -> Vec<Finding> {
     let mut findings = leases(config);
     findings.extend(token(config));
-    let (plugins, database) = tokio::join!(plugins(config, clock.clone()), database(config));
+    let (plugins, database) = tokio::join!(plugins(config, clock.clone(), offline), database(config));
     findings.extend(plugins);
     findings.extend(database);
     findings
@@ -60,7 +63,7 @@ fn token(config: &Config) -> Option<Finding> {
     })
 }
 
-async fn plugins(config: &Config, clock: SharedClock) -> Vec<Finding> {
+async fn plugins(config: &Config, clock: SharedClock, offline: bool) -> Vec<Finding> {
     let runtime = match plugins::runtime(&config.file, clock) {
         Ok(runtime) => runtime,
         Err(error) => return vec![Finding::bad("runtime", format!("{error:#}"))],
@@ -70,7 +73,27 @@ async fn plugins(config: &Config, clock: SharedClock) -> Vec<Finding> {
         let text = "there is none, so every event stays unrouted; add a section [destination.NAME]";
         return vec![Finding::bad("destination", text)];
     }
-    targets.iter().flat_map(plugin).collect()
+    let mut findings: Vec<_> = targets.iter().flat_map(plugin).collect();
+    if !offline {
+        let checked = join_all(targets.iter().map(reachable)).await;
+        findings.extend(checked.into_iter().flatten());
+    }
+    findings
+}
+
+/// What the plugin's own check says. None if it can't say.
+async fn reachable(target: &Target) -> Option<Finding> {
+    let subject = format!("destination.{}", target.name);
+    Some(match target.loaded.as_ref()?.check().await? {
+        Ok(()) => Finding::good(subject, "its check finds the destination well"),
+        Err(outcome) => {
+            let text = format!(
+                "{}; mend the destination, its settings or its grants, or leave it out with  --offline",
+                unreachable_because(&outcome)
+            );
+            Finding::bad(subject, text)
+        }
+    })
 }
 
 fn plugin(target: &Target) -> Vec<Finding> {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::future::join_all;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::board::{Board, Running};
 use super::config::Config;
@@ -16,6 +18,9 @@ use super::{identity, mapping, plugins, reread};
 use crate::clock::SharedClock;
 use crate::relay::{Lane, Relay, check_lease_arithmetic};
 use crate::store::{ConfigStanding, Registered, StoreError, Takeover};
+
+/// How long a stopping host waits for its plugins' last words.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT, then drains. `ready_file` receives the bound address once the
 /// relay runs, and is removed at the end.
@@ -36,9 +41,18 @@ pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock
     let ready = ready_file.map(|path| ReadyFile::write(path, &server.address.to_string())).transpose()?;
     tracing::info!(listen = %server.address, destinations = running.targets.len(), "ready");
 
+    let targets = {
+        let board = board.clone();
+        move || board.running().map_or_else(Vec::new, |running| running.targets.clone())
+    };
+    let _checking = AbortOnDropHandle::new(tokio::spawn(board.reach.clone().watch(targets, clock.clone())));
     until_stopped(&config, &signals).await;
     board.drain(running.clone());
     let drained = running.relay.drain().await;
+    // What is still busy has none: it ends with the process.
+    let loaded = running.targets.iter().filter_map(|target| target.loaded.as_ref());
+    let retired = join_all(loaded.map(|plugin| plugin.retire()));
+    let _ = tokio::time::timeout(LAST_WORDS, retired).await;
     if drained.interrupted > 0 {
         tracing::warn!(
             interrupted = drained.interrupted,

@@ -110,6 +110,8 @@ fn limits(limits: &Limits) -> spec::Limits {
         call: limits.call.0,
         calls_per_instance: limits.calls_per_instance,
         payload_bytes: limits.payload.0,
+        batch_events: limits.batch_events,
+        batch_bytes: limits.batch_bytes.0,
         log_line_bytes: limits.log_line.as_usize(),
         log_lines_per_second: limits.log_lines_per_second,
         text_bytes: limits.text.as_usize(),

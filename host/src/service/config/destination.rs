@@ -23,7 +23,7 @@ pub struct Destination {
     pub sha256: Option<String>,
     /// `order.created`, `order.*` (anything that starts with `order.`) or `*`.
     pub topics: Vec<Topic>,
-    /// The most deliveries at once, and so the most instances.
+    /// The most deliveries at once, in batches or singly, and so the most instances.
     #[serde(default = "Destination::default_concurrency")]
     pub concurrency: u32,
     /// `key`: one delivery of a key at a time, in commit order.
@@ -181,12 +181,10 @@ pub struct Limits {
     pub text: Bytes,
     /// A receipt's reference; the rest is cut.
     pub reference: Bytes,
-    /// Events handed to a plugin's `batch` at once. Not in this version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch_events: Option<u32>,
-    /// Payload bytes handed to a plugin's `batch` at once. Not in this version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch_bytes: Option<Bytes>,
+    /// Events of one call, for a plugin that exports `batch`; 1 delivers all singly.
+    pub batch_events: u32,
+    /// Payload bytes of one such call; a larger event goes alone.
+    pub batch_bytes: Bytes,
     pub http: HttpLimits,
 }
 
@@ -204,8 +202,8 @@ impl Default for Limits {
             log_lines_per_second: limits.log_lines_per_second,
             text: Bytes(limits.text_bytes as u64),
             reference: Bytes(limits.reference_bytes as u64),
-            batch_events: None,
-            batch_bytes: None,
+            batch_events: limits.batch_events,
+            batch_bytes: Bytes(limits.batch_bytes),
             http: HttpLimits::default(),
         }
     }

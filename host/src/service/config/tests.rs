@@ -96,7 +96,6 @@ fn keys_of_versions_to_come_are_refused_rather_than_ignored() {
     for (lines, key) in [
         ("sql = [\"stock\"]", "destination.hook.sql"),
         ("allow = { tcp = [\"h:1\"] }", "destination.hook.allow"),
-        ("limits = { batch_events = 10 }", "destination.hook.limits.batch_events"),
         ("[destination.hook.net.broker]\naddress = \"h:1\"", "destination.hook.net"),
         ("[intake]\nlisten = \"127.0.0.1:1\"", "intake"),
         ("[sql.stock]\nurl = \"postgres://h/x\"", "sql.stock"),

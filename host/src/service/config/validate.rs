@@ -224,13 +224,9 @@ impl Checked<'_, '_> {
                 );
             }
         }
-        for (key, is_given) in
-            [("batch_events", limits.batch_events.is_some()), ("batch_bytes", limits.batch_bytes.is_some())]
-        {
-            if is_given {
-                let path = ["destination", self.name, "limits", key];
-                later(self.located, &path, "handing batches to plugins");
-            }
+        if !(1..=COUNT_MAX).contains(&limits.batch_events) {
+            let text = format!("a batch has 1 to {COUNT_MAX} events; 1 delivers all singly");
+            self.refuse(&["limits", "batch_events"], text);
         }
     }
 
