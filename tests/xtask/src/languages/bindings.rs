@@ -18,7 +18,7 @@ const STAMP: &str = "bindings/made-from";
 
 /// Refuses bindings that were made from another contract: some of its changes would still build, and
 /// the plugin would read one field for another.
-pub fn check(project: &Project) -> Result<()> {
+pub(super) fn check(project: &Project) -> Result<()> {
     let Some(made_from) = project.files.get(Path::new(STAMP)) else {
         return Ok(());
     };

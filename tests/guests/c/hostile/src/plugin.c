@@ -1,4 +1,4 @@
-// Misdeeds of a plugin in C, named by the event's topic. It takes the place of the template's plugin.c.
+// What a plugin in C should not do: what the event's payload names. It takes the place of the template's plugin.c.
 
 #include "plugin.h"
 
@@ -9,12 +9,18 @@
 
 static unsigned calls;
 
-static bool is(const outhaul_delivery_types_event_t *event, const char *topic) {
-    return event->topic.len == strlen(topic) && memcmp(event->topic.ptr, topic, event->topic.len) == 0;
-}
-
 // Not folded away, whatever the optimiser thinks of it.
 static volatile unsigned always = 1;
+
+// Whether the payload is {"misdeed":"NAME", …}.
+static bool is(const outhaul_delivery_types_event_t *event, const char *name) {
+    text_t wanted = text_of("\"misdeed\":\"%s\"", name);
+    bool is_it = false;
+    for (size_t at = 0; at + wanted.length <= event->payload.len && !is_it; at++)
+        is_it = memcmp(event->payload.ptr + at, wanted.bytes, wanted.length) == 0;
+    free(wanted.bytes);
+    return is_it;
+}
 
 [[clang::noinline]] static unsigned recurse(unsigned depth) {
     volatile char frame[512];
@@ -22,18 +28,22 @@ static volatile unsigned always = 1;
     return always ? recurse(depth + 1) + (unsigned)frame[depth % sizeof frame] : depth;
 }
 
-static void allocate(void) {
-    for (;;) {
-        char *block = malloc(1 << 20);
-        if (!block) __builtin_trap();
-        memset(block, 1, 1 << 20);
-    }
+// Seen by nobody, but the optimiser does not know.
+static void *volatile kept;
+
+static void leak(size_t bytes) {
+    void *block = malloc(bytes);
+    kept = block;
+    if (!block) __builtin_trap();
+    memset(block, 1, bytes);
 }
 
-static void flood_log(void) {
-    for (int line = 0; line < 100000; line++) {
-        plugin_string_t text = {(uint8_t *)"a line\nand another", 18};
-        outhaul_log_log_log(OUTHAUL_LOG_LOG_LEVEL_INFO, &text);
+static void flood(void) {
+    for (int line = 0; line < 5000; line++) {
+        text_t text = text_of("line %d\nforged {}", line);
+        plugin_string_t string = {(uint8_t *)text.bytes, text.length};
+        outhaul_log_log_log(OUTHAUL_LOG_LOG_LEVEL_INFO, &string);
+        free(text.bytes);
     }
 }
 
@@ -44,6 +54,10 @@ static char *big_text(void) {
     return text;
 }
 
+static wasi_io_poll_own_pollable_t timer(uint64_t ms) {
+    return wasi_clocks_monotonic_clock_subscribe_duration(ms * 1000000);
+}
+
 bool exports_outhaul_delivery_deliver_configure(plugin_string_t *settings_json,
                                                 outhaul_delivery_types_configure_error_t *error) {
     (void)error;
@@ -51,20 +65,28 @@ bool exports_outhaul_delivery_deliver_configure(plugin_string_t *settings_json,
     return true;
 }
 
+static void misbehave(const outhaul_delivery_types_event_t *event) {
+    while (is(event, "spin") && always) {}
+    if (is(event, "sleep")) wasi_io_poll_method_pollable_block(wasi_io_poll_borrow_pollable(timer(60000)));
+    while (is(event, "allocate")) leak(1 << 20);
+    if (is(event, "leak")) leak(4 << 20);
+    while (is(event, "handles")) timer(1);
+    if (is(event, "flood")) flood();
+    if (is(event, "recursion")) recurse(0);
+    if (is(event, "trap")) __builtin_trap();
+    if (is(event, "wild-pointer")) *(volatile char *)0xFFFFFFF0u = 1;
+}
+
 bool exports_outhaul_delivery_deliver_deliver(exports_outhaul_delivery_deliver_event_t *event,
                                               exports_outhaul_delivery_deliver_receipt_t *receipt,
                                               exports_outhaul_delivery_deliver_failure_t *failure) {
     calls++;
-    while (is(event, "spin") && always) {}
-    if (is(event, "trap")) __builtin_trap();
-    if (is(event, "wild-pointer")) *(volatile char *)0xFFFFFFF0u = 1;
-    if (is(event, "recursion")) recurse(0);
-    if (is(event, "allocate")) allocate();
-    if (is(event, "flood-log")) flood_log();
-    bool is_big = is(event, "big-text"), is_broken = is(event, "broken-text");
+    misbehave(event);
+    bool is_big_message = is(event, "big-message"), is_broken = is(event, "broken-text");
+    bool is_big_reference = is(event, "big-reference");
     exports_outhaul_delivery_deliver_event_free(event);
-    if (is_big || is_broken) {
-        char *text = is_big ? big_text() : strdup("no UTF-8: \xff");
+    if (is_big_message || is_broken) {
+        char *text = is_broken ? strdup("no UTF-8: \xff") : big_text();
         *failure = failure_of(OUTHAUL_DELIVERY_TYPES_FAILURE_REJECTED, "text", text, false);
         free(text);
         return false;
@@ -72,7 +94,7 @@ bool exports_outhaul_delivery_deliver_deliver(exports_outhaul_delivery_deliver_e
     text_t reference = text_of("calls=%u", calls);
     *receipt = (outhaul_delivery_types_receipt_t){.disposition = OUTHAUL_DELIVERY_TYPES_DISPOSITION_DELIVERED};
     receipt->reference.is_some = true;
-    receipt->reference.val = (plugin_string_t){(uint8_t *)reference.bytes, reference.length};
+    plugin_string_set(&receipt->reference.val, is_big_reference ? big_text() : reference.bytes);
     return true;
 }
 
