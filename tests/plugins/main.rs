@@ -3,9 +3,9 @@
 mod answers;
 mod contract;
 mod failures;
-mod harness;
 mod log;
-mod receiver;
 mod requests;
 mod settings;
 mod signatures;
+
+use outhaul_tests::{harness, receiver};

@@ -3,7 +3,9 @@
 pub mod budget;
 pub mod clock;
 pub mod guests;
+pub mod harness;
 pub mod http;
 pub mod postgres;
+pub mod receiver;
 pub mod tls;
 pub mod verifiers;

@@ -1,8 +1,8 @@
 //! One engine for the process: its settings, its ticker, and the runtime guests run on.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub engine: Engine,
     pub linker: Linker<GuestState>,
     pub cache: Option<CompileCache>,
+    /// Held by the one that compiles.
+    pub compiling: Mutex<()>,
     pub clock: SharedClock,
     pub guests: GuestThreads,
     ticker_stops: Arc<AtomicBool>,
@@ -59,7 +61,8 @@ impl Runtime {
         let ticker_stops = Arc::new(AtomicBool::new(false));
         start_ticker(engine.weak(), settings.tick, ticker_stops.clone())?;
         let cache = settings.cache_dir.and_then(|dir| CompileCache::open(dir, &engine));
-        let inner = Inner { engine, linker, cache, clock: settings.clock, guests, ticker_stops };
+        let (clock, compiling) = (settings.clock, Mutex::default());
+        let inner = Inner { engine, linker, cache, compiling, clock, guests, ticker_stops };
         Ok(Self { inner: Arc::new(inner) })
     }
 }

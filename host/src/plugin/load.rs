@@ -2,7 +2,7 @@
 //! config allows, and run `configure` once, so that what is wrong is said now and not at an event.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
@@ -180,7 +180,14 @@ fn compile(runtime: &Inner, file: &Path, pin: Option<&str>) -> Result<(Component
     if let Some(what) = asks::not_a_component(&bytes) {
         return Err(LoadProblem::NotAComponent { path, what });
     }
-    if let Some(component) = runtime.cache.as_ref().and_then(|cache| cache.load(&runtime.engine, &digest)) {
+    let cached = || runtime.cache.as_ref().and_then(|cache| cache.load(&runtime.engine, &digest));
+    if let Some(component) = cached() {
+        return Ok((component, digest));
+    }
+    // One at a time: the compiler uses every core by itself, and the second destination of a component
+    // that takes half a minute finds it in the cache.
+    let _turn = runtime.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(component) = cached() {
         return Ok((component, digest));
     }
     let component = Component::from_binary(&runtime.engine, &bytes)

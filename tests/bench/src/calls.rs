@@ -43,6 +43,10 @@ async fn one(plugin: &Arc<dyn Deliver>, calls: u32) -> Result<f64> {
 }
 
 pub fn call() -> Call {
+    call_with(&[b'x'; 200])
+}
+
+pub fn call_with(payload: &'static [u8]) -> Call {
     Call {
         event: Event {
             seq: EventSeq(1),
@@ -54,10 +58,10 @@ pub fn call() -> Call {
             content_type: "application/json".to_owned(),
             created_at: Timestamp(0),
             expires_at: None,
-            payload_bytes: 200,
+            payload_bytes: payload.len() as u64,
         },
         dedup_id: "event-1".to_owned(),
-        payload: Bytes::from_static(&[b'x'; 200]),
+        payload: Bytes::from_static(payload),
         attempt: 1,
         is_last_attempt: false,
         uncertain_before: false,

@@ -3,6 +3,7 @@
 //! Runs are interleaved and medians are quoted.
 
 mod calls;
+mod languages;
 mod latency;
 mod memory;
 mod notify;
@@ -45,6 +46,17 @@ enum Bench {
         #[arg(long, default_value_t = 20_000)]
         calls: u32,
     },
+    /// The template in each language: size, compilation, memory, calls and events a second.
+    Languages {
+        #[command(flatten)]
+        common: Common,
+        /// Events a run.
+        #[arg(long, default_value_t = 2_000)]
+        events: usize,
+        /// Calls a run.
+        #[arg(long, default_value_t = 1_000)]
+        calls: u32,
+    },
     /// What the wake-up by NOTIFY costs 16 producers on PostgreSQL.
     Notify {
         #[command(flatten)]
@@ -76,6 +88,7 @@ async fn main() -> anyhow::Result<()> {
         Bench::Latency { common, events } => latency::run(&common, events).await,
         Bench::Memory { common } => memory::run(&common).await,
         Bench::Calls { common, calls } => calls::run(&common, calls).await,
+        Bench::Languages { common, events, calls } => languages::run(&common, events, calls).await,
         Bench::Notify { common, producers, seconds } => notify::run(&common, producers, seconds).await,
     }
 }

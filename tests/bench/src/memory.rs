@@ -36,7 +36,7 @@ pub async fn run(common: &Common) -> Result<()> {
     Ok(())
 }
 
-fn resident_mib() -> Result<f64> {
+pub fn resident_mib() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("the kernel tells VmRSS")?;
     let kib: f64 = line.split_whitespace().nth(1).context("VmRSS has a number")?.parse()?;

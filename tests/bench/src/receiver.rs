@@ -1,5 +1,6 @@
 //! A local HTTP server on a runtime and threads of its own.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -49,12 +50,17 @@ impl Receiver {
     }
 
     /// The destination of the HTTP plugin that posts here.
-    pub fn destination(&self, guests: &std::path::Path) -> String {
+    pub fn destination(&self, guests: &Path) -> String {
+        self.destination_of(&guests.join("http.wasm"))
+    }
+
+    /// The same of another component with the setting `url`.
+    pub fn destination_of(&self, component: &Path) -> String {
         let Self { origin, .. } = self;
         format!(
             "component = \"{}\"\nsettings = {{ url = \"{origin}/\" }}\n[[destination.bench.http]]\n\
              origin = \"{origin}\"\nprivate = true\n",
-            guests.join("http.wasm").display()
+            component.display()
         )
     }
 }

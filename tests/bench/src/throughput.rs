@@ -62,7 +62,7 @@ async fn compare(
     Ok(())
 }
 
-async fn one(rig: &Rig, events: usize, plugin: Arc<dyn Deliver>) -> Result<f64> {
+pub async fn one(rig: &Rig, events: usize, plugin: Arc<dyn Deliver>) -> Result<f64> {
     rig.emit(events).await?;
     let began = Instant::now();
     let relay = rig.start(plugin).await?;

@@ -4,6 +4,8 @@
 pub mod bindings;
 mod c;
 mod go;
+mod js;
+mod python;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,13 +16,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{guests, target_dir, workspace_root};
+use crate::{guests, setup, target_dir, workspace_root};
 
 /// A language other than Rust, whose projects have a compiler of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Language {
     Go,
     C,
+    Python,
+    Js,
 }
 
 /// What a build finds besides this machine's own programs.
@@ -34,13 +38,15 @@ pub struct Toolchain {
 }
 
 impl Language {
-    pub const ALL: [Self; 2] = [Self::Go, Self::C];
+    pub const ALL: [Self; 4] = [Self::Go, Self::C, Self::Python, Self::Js];
 
     /// Its folder below `plugins/templates` and `tests/guests`.
     fn name(self) -> &'static str {
         match self {
             Self::Go => "go",
             Self::C => "c",
+            Self::Python => "python",
+            Self::Js => "js",
         }
     }
 
@@ -49,6 +55,8 @@ impl Language {
         match self {
             Self::Go => go::toolchain(),
             Self::C => c::toolchain(),
+            Self::Python => python::toolchain(),
+            Self::Js => js::toolchain(),
         }
     }
 }
@@ -112,14 +120,12 @@ impl Project {
     }
 
     fn run_build(&self, toolchain: &Toolchain, arguments: &[&str]) -> Result<()> {
-        let mut path = toolchain.path.clone();
-        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let mut build = Command::new("bash");
         build
             .arg("build.sh")
             .args(arguments)
             .current_dir(&self.folder)
-            .env("PATH", std::env::join_paths(path)?);
+            .env("PATH", setup::path_with(&toolchain.path)?);
         build.envs(toolchain.variables.iter().map(|(name, value)| (name, value)));
         let status = build.status().context("starting bash")?;
         if !status.success() {

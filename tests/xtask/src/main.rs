@@ -45,7 +45,7 @@ enum Task {
     },
     /// Generate the templates' bindings anew, after a change in wit/.
     Bindings,
-    /// Measure: `throughput`, `latency`, `memory`, `calls` or `notify`, with its options.
+    /// Measure: `throughput`, `latency`, `memory`, `calls`, `languages` or `notify`, with its options.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

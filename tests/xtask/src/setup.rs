@@ -1,5 +1,6 @@
 //! What a fresh machine lacks: Debian packages, by name, with a word on why.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -54,6 +55,12 @@ fn find_postgres_bin() -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).find(|folder| folder.join("initdb").exists())
+}
+
+/// `PATH` with these folders in front.
+pub fn path_with(folders: &[PathBuf]) -> Result<OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths(folders.iter().cloned().chain(std::env::split_paths(&path)))?)
 }
 
 pub fn which(program: &str) -> bool {

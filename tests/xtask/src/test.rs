@@ -12,13 +12,15 @@ struct Budgets {
     simulation_secs: u32,
     replacements: u32,
     requests: u32,
+    /// Through one destination of Python, and one of JavaScript.
+    stream_events: u32,
 }
 
 pub fn run(full: bool, filter: &[String]) -> Result<()> {
     let budgets = if full {
-        Budgets { simulation_secs: 900, replacements: 10_000, requests: 50_000 }
+        Budgets { simulation_secs: 900, replacements: 10_000, requests: 50_000, stream_events: 10_000 }
     } else {
-        Budgets { simulation_secs: 90, replacements: 2_000, requests: 1_000 }
+        Budgets { simulation_secs: 90, replacements: 2_000, requests: 1_000, stream_events: 1_000 }
     };
     setup::verifiers()?;
     let guest_folder = guests::build_all()?;
@@ -34,7 +36,8 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         .env("OUTHAUL_VERIFIERS", setup::verifiers_folder())
         .env("OUTHAUL_SIM_SECONDS", budgets.simulation_secs.to_string())
         .env("OUTHAUL_REPLACEMENTS", budgets.replacements.to_string())
-        .env("OUTHAUL_REQUESTS", budgets.requests.to_string());
+        .env("OUTHAUL_REQUESTS", budgets.requests.to_string())
+        .env("OUTHAUL_STREAM_EVENTS", budgets.stream_events.to_string());
     let host = succeeded(&mut tests);
     drop(postgres);
     // The plugins' pure parts run natively, in their own workspace.

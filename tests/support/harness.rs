@@ -4,20 +4,17 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use crate::guests::{self, guest};
 use bytes::Bytes;
 use outhaul::clock::SystemClock;
 use outhaul::domain::{Detail, Event, EventSeq, Fence, Outcome, Timestamp};
 use outhaul::plugin::spec::{HttpGrant, Limits, PluginSpec, SecretGrant, SecretSource};
-use outhaul::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings};
-use outhaul_tests::guests::guest;
+use outhaul::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot};
 use serde_json::Value;
-
-static CACHE: LazyLock<tempfile::TempDir> =
-    LazyLock::new(|| tempfile::tempdir().expect("a folder for compiled components"));
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut settings = RuntimeSettings::new(Arc::new(SystemClock));
-    settings.cache_dir = Some(CACHE.path().to_owned());
+    settings.cache_dir = Some(guests::compiled());
     Runtime::new(settings).expect("the runtime starts")
 });
 
@@ -27,7 +24,7 @@ pub fn runtime() -> &'static Runtime {
 
 /// What a test says of a destination before it is loaded.
 pub struct Plan {
-    spec: PluginSpec,
+    pub spec: PluginSpec,
 }
 
 pub fn http(settings: Value) -> Plan {
@@ -97,6 +94,10 @@ pub struct Lane {
 impl Lane {
     pub async fn deliver(&self, call: Call) -> Outcome {
         self.plugin.deliver(call).await
+    }
+
+    pub fn stats(&self) -> StatsSnapshot {
+        self.plugin.stats()
     }
 
     pub async fn send(&self, payload: &[u8]) -> Outcome {

@@ -1,0 +1,2 @@
+// What the host provides is not bundled.
+export default { external: [/^outhaul:/, /^wasi:/] };
