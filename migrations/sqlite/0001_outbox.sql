@@ -35,7 +35,8 @@ CREATE TABLE outbox_event (
             headers IS NULL OR (typeof(headers) = 'text' AND json_valid(headers) AND json_type(headers) = 'object')),
     content_type  TEXT NOT NULL DEFAULT 'application/json'
         CONSTRAINT outbox_event_content_type_is_text_of_1_to_255_bytes CHECK (
-            typeof(content_type) = 'text' AND length(CAST(content_type AS BLOB)) BETWEEN 1 AND 255),
+            typeof(content_type) = 'text' AND length(CAST(content_type AS BLOB)) BETWEEN 1 AND 255
+            AND instr(content_type, char(0)) = 0),
     -- The range tells a time in nanoseconds, which would be due in 50,000 years.
     available_at  INTEGER
         CONSTRAINT outbox_event_available_at_is_integer_microseconds_of_1970_to_9999 CHECK (
@@ -193,6 +194,48 @@ CREATE TABLE outbox_duplicate (
     tenant_id TEXT NOT NULL,
     PRIMARY KEY (event_id, tenant_id)
 ) WITHOUT ROWID;
+
+-- SQLite keeps any bytes as text. Two IDs that differ only in bytes that are no character would be
+-- read as one.
+CREATE TRIGGER outbox_refuse_other_encodings BEFORE INSERT ON outbox_event
+BEGIN
+    SELECT CASE bad.name
+        WHEN 'tenant_id' THEN RAISE(ABORT, 'outbox_event: tenant_id is not UTF-8; encode it as UTF-8')
+        WHEN 'event_id' THEN RAISE(ABORT, 'outbox_event: event_id is not UTF-8; encode it as UTF-8')
+        WHEN 'topic' THEN RAISE(ABORT, 'outbox_event: topic is not UTF-8; encode it as UTF-8')
+        WHEN 'partition_key' THEN RAISE(ABORT, 'outbox_event: partition_key is not UTF-8; encode it as UTF-8')
+        WHEN 'content_type' THEN RAISE(ABORT, 'outbox_event: content_type is not UTF-8; encode it as UTF-8')
+        WHEN 'headers' THEN RAISE(ABORT, 'outbox_event: headers are not UTF-8, or other than ASCII and longer than 65536 characters; encode them as UTF-8, long ones in ASCII with \u escapes')
+    END
+    FROM (
+        SELECT 'tenant_id' AS name, NEW.tenant_id AS value
+        UNION ALL SELECT 'event_id', NEW.event_id
+        UNION ALL SELECT 'topic', NEW.topic
+        UNION ALL SELECT 'partition_key', NEW.partition_key
+        UNION ALL SELECT 'content_type', NEW.content_type
+        UNION ALL SELECT 'headers', NEW.headers
+    ) bad
+    WHERE bad.value GLOB '*[^' || char(1) || '-' || char(127) || ']*'
+      AND (length(bad.value) > 65536 OR EXISTS (
+          -- What is no character in UTF-8 does not survive unicode() and char(); of the characters,
+          -- U+FFFE and U+FFFF don't either. Counted in digits to the base 16, because a trigger has
+          -- no WITH. In parts, because substr() walks from the beginning; the LIMIT keeps a part from
+          -- being cut out anew for each of its characters.
+          SELECT 1
+          FROM (
+              SELECT substr(bad.value, 4096 * i.value + 256 * j.value + 1, 256) AS value
+              FROM json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]') i
+              CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]') j
+              WHERE 4096 * i.value + 256 * j.value < length(bad.value)
+              LIMIT 256
+          ) part
+          CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]') k
+          CROSS JOIN json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]') l
+          WHERE part.value GLOB '*[^' || char(1) || '-' || char(127) || ']*'
+            AND 16 * k.value + l.value < length(part.value)
+            AND substr(part.value, 16 * k.value + l.value + 1, 1) NOT IN (
+                char(unicode(substr(part.value, 16 * k.value + l.value + 1, 1))), char(65534), char(65535))));
+END;
 
 CREATE TRIGGER outbox_note_duplicate BEFORE INSERT ON outbox_event
 BEGIN

@@ -18,3 +18,4 @@ mod routing;
 mod scene;
 mod sqlite;
 mod sqlite_only;
+mod sqlite_text;

@@ -18,7 +18,7 @@ use crate::sqlite::SqliteDatabase;
 const INSERT: &str = "INSERT INTO outbox_event (event_id, topic, payload) VALUES (?1, 'order.created', 'x')";
 
 /// A store on the machine's own clock, its directory, and an application's connection.
-async fn fresh() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
+pub async fn fresh() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(&dir).await;
     assert_eq!(store.migrate().await.expect("migrate"), ["0001_outbox"]);
@@ -27,12 +27,12 @@ async fn fresh() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
     (dir, store, application)
 }
 
-async fn open(dir: &tempfile::TempDir) -> SqliteStore {
+pub async fn open(dir: &tempfile::TempDir) -> SqliteStore {
     let url = format!("sqlite:{}", dir.path().join("outbox.db").display());
     SqliteStore::connect(&SqliteOptions::new(&url)).await.expect("connect")
 }
 
-async fn register(store: &SqliteStore) -> ClaimRequest {
+pub async fn register(store: &SqliteStore) -> ClaimRequest {
     let host = registration("host-a", "c1", vec![destination(SHOP, &["order.*"])]);
     let registered = store.register(&host).await.expect("register");
     ClaimRequest {
@@ -209,6 +209,7 @@ def refused(columns, values, why):
 for seq in (-1, -2, 7, 2**63 - 1):
     refused("seq", seq, "seq")
 refused("created_at", 1764000000000000000, "microseconds")
+refused("partition_key", "cast(x'ff41' as text)", "partition_key is not UTF-8")
 refused("headers", r"""'{"a":"\ud800"}'""", "surrogate")
 try:
     with db:

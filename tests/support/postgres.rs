@@ -24,10 +24,15 @@ pub struct TestDatabase {
 
 impl TestDatabase {
     pub async fn create() -> Self {
+        Self::create_with("").await
+    }
+
+    /// With options of `create database`.
+    pub async fn create_with(options: &str) -> Self {
         let server = server_url();
         let name = format!("outhaul_test_{}", uuid::Uuid::new_v4().simple());
         let mut admin = PgConnection::connect(&server).await.expect("connect to the test server");
-        run(&mut admin, format!("create database {name}")).await;
+        run(&mut admin, format!("create database {name} {options}")).await;
         let url = with_database(&server, &name);
         Self { name, url }
     }

@@ -66,6 +66,20 @@ async fn a_database_without_the_tables_names_the_command_that_makes_them() {
 }
 
 #[tokio::test]
+async fn a_database_of_another_encoding_is_refused_with_the_fix() {
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let options = format!("encoding '{encoding}' template template0 lc_collate 'C' lc_ctype 'C'");
+        let database = TestDatabase::create_with(&options).await;
+        let refused = PostgresStore::connect(&PostgresOptions::new(database.url())).await.map(|_| ());
+        let Err(StoreError::Refused(text)) = refused else { panic!("{refused:?}") };
+        assert!(text.contains(encoding) && text.contains("needs UTF8"), "{text}");
+        assert!(text.contains("encoding 'UTF8' template template0"), "{text}");
+    }
+    let database = TestDatabase::create_with("encoding 'UTF8' template template0").await;
+    PostgresStore::connect(&PostgresOptions::new(database.url())).await.expect("connect");
+}
+
+#[tokio::test]
 async fn s17_migrating_waits_for_no_producer_and_no_producer_waits_for_it() {
     let database = PostgresDatabase::open().await;
     let scene = Scene::open(&database).await;

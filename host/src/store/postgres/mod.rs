@@ -137,11 +137,22 @@ impl PostgresStore {
         })
     }
 
-    /// As [`PostgresStore::open`], and makes sure that the database answers.
+    /// As [`PostgresStore::open`], and makes sure that the database answers and keeps text as UTF-8.
     pub async fn connect(options: &PostgresOptions) -> StoreResult<Self> {
         let store = Self::open(options)?;
-        store.now().await?;
+        schema::refuse_other_encodings(&store.encoding().await?)?;
         Ok(store)
+    }
+
+    async fn encoding(&self) -> StoreResult<String> {
+        self.bounded(async {
+            let mut work = self.one().await?;
+            let encoding =
+                sqlx::query_scalar("show server_encoding").fetch_one(work.connection()).await.map_err(map)?;
+            work.done().await?;
+            Ok(encoding)
+        })
+        .await
     }
 
     /// Every statement with its name, for the test that prepares each against a real server.

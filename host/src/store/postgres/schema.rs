@@ -143,6 +143,18 @@ fn refuse_newer(installed: Option<i64>) -> StoreResult<()> {
     }
 }
 
+/// In another encoding an event may hold text that this host can't write, and in SQL_ASCII text
+/// that it can't read.
+pub(super) fn refuse_other_encodings(encoding: &str) -> StoreResult<()> {
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "outbox.url: the database has the encoding {encoding}, and an outbox needs UTF8; put it in a database \
+         made with  create database NAME encoding 'UTF8' template template0"
+    )))
+}
+
 async fn installed(connection: &mut PgConnection, dialect: &Dialect) -> StoreResult<Option<i64>> {
     let is_there: bool = sqlx::query_scalar("select to_regclass($1) is not null")
         .bind(dialect.text("{schema}outbox_migration"))

@@ -96,6 +96,7 @@ impl SqliteStore {
             seen: Mutex::default(),
             cursors: Mutex::default(),
         };
+        store.refuse_other_encodings().await?;
         store.remember_version().await?;
         Ok(store)
     }

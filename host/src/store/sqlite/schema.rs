@@ -41,6 +41,21 @@ fn refuse_newer(path: &str, installed: Option<i64>) -> Result<(), StoreError> {
 }
 
 impl SqliteStore {
+    /// In UTF-16 the table's checks would count other bytes than the host reads.
+    pub(super) async fn refuse_other_encodings(&self) -> StoreResult<()> {
+        let encoding: String = self
+            .limited(async { Ok(query("PRAGMA encoding").fetch_one(&self.readers).await?.try_get(0)?) })
+            .await?;
+        if encoding == "UTF-8" {
+            return Ok(());
+        }
+        Err(StoreError::Refused(format!(
+            "SQLite file {:?} has the encoding {encoding}, and an outbox needs UTF-8; make a new file with  PRAGMA \
+             encoding = 'UTF-8'  before its first table, and copy the application's tables into it",
+            self.path
+        )))
+    }
+
     /// Applies the first that is missing, under the write lock: of two hosts that start together,
     /// the second finds it applied.
     async fn migrate_one(&self) -> Work<Option<String>> {
