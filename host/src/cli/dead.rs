@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::events::{self, why_nothing};
 use super::show::{self, count};
-use super::{Context, Exit, Misuse, progress};
+use super::{Context, Exit, Misuse, lanes, progress};
 use crate::store::{DeliveryStatus, RedriveOrder, Target};
 
 /// Lists, shows, redrives and discards dead letters.
@@ -46,7 +46,7 @@ pub struct Which {
 pub struct Redrive {
     #[command(flatten)]
     which: Which,
-    /// How quickly they become due, so that the destination is not run over; 0/s is all at once
+    /// How quickly they become due, so that the destination is not run over; `all` is all at once
     #[arg(long, default_value = "50/s", value_parser = parse_rate)]
     rate: Rate,
     /// Also those that expired
@@ -64,11 +64,19 @@ pub struct Discard {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(f64);
 
+/// One delivery an hour, and more than any database takes.
+const RATE_MIN: f64 = 0.0003;
+const RATE_MAX: f64 = 1_000_000.0;
+
 fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "all" {
+        return Ok(Rate(0.0));
+    }
     let number = text.strip_suffix("/s").unwrap_or(text);
     match number.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate >= 0.0 => Ok(Rate(rate)),
-        _ => Err("write a number of deliveries a second, as in 50/s".to_owned()),
+        Ok(0.0) => Err("at 0 a second nothing would ever become due; write  all  for all at once".to_owned()),
+        Ok(rate) if (RATE_MIN..=RATE_MAX).contains(&rate) => Ok(Rate(rate)),
+        _ => Err(format!("write a number of deliveries a second from {RATE_MIN} to {RATE_MAX}, as in 50/s")),
     }
 }
 
@@ -115,6 +123,7 @@ impl Which {
 
 async fn redrive(context: &Context, args: &Redrive, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
     let target = args.which.target()?;
+    lanes::must_exist_if_given(context, target.destination.as_ref()).await?;
     let stagger = args.rate.stagger();
     let bar = progress::bar(expected(context, &args.which).await?, "redriving");
     let mut done = 0;
@@ -155,6 +164,7 @@ async fn redrive(context: &Context, args: &Redrive, out: &mut (dyn Write + Send)
 
 async fn discard(context: &Context, args: &Discard, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
     let target = args.which.target()?;
+    lanes::must_exist_if_given(context, target.destination.as_ref()).await?;
     let bar = progress::bar(expected(context, &args.which).await?, "discarding");
     let mut done = 0;
     while done < args.which.limit {
@@ -200,9 +210,12 @@ mod tests {
     fn a_rate_is_deliveries_a_second() {
         assert_eq!(parse_rate("50/s").unwrap().stagger(), Duration::from_millis(20));
         assert_eq!(parse_rate("0.5").unwrap().stagger(), Duration::from_secs(2));
-        assert_eq!(parse_rate("0/s").unwrap().stagger(), Duration::ZERO);
-        for wrong in ["-1/s", "fast", "inf", ""] {
-            assert!(parse_rate(wrong).is_err(), "{wrong}");
+        assert_eq!(parse_rate("all").unwrap().stagger(), Duration::ZERO);
+        for wrong in ["-1/s", "fast", "inf", "", "1e-9/s", "1e300/s", "NaN"] {
+            assert!(parse_rate(wrong).unwrap_err().contains("as in 50/s"), "{wrong}");
+        }
+        for never in ["0/s", "0", "0.0/s", "-0/s"] {
+            assert!(parse_rate(never).unwrap_err().contains("nothing would ever become due"), "{never}");
         }
     }
 }

@@ -65,11 +65,34 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 }
 
 pub async fn run(context: &Context, args: &EmitArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
-    check_topic(&args.topic).map_err(|why| Misuse(format!("{:?} is not a topic: {why}", args.topic)))?;
+    check_arguments(args)?;
     let now = context.stores.store.now().await?;
     match args.lines {
         false => one(context, args, now, out).await,
         true => lines(context, args, now, out).await,
+    }
+}
+
+/// What the table would refuse, said before anything is read or inserted.
+fn check_arguments(args: &EmitArgs) -> Result<(), Misuse> {
+    check_topic(&args.topic).map_err(|why| Misuse(format!("{:?} is not a topic: {why}", args.topic)))?;
+    let given = |option: &'static str, text: &Option<String>, least| {
+        text.as_deref().map_or(Ok(()), |text| check_text(option, text, least))
+    };
+    given("--id", &args.id, 1)?;
+    given("--key", &args.key, 1)?;
+    given("--content-type", &args.content_type, 1)?;
+    check_text("--tenant", &args.tenant, 0)
+}
+
+fn check_text(what: &str, text: &str, least: usize) -> Result<(), Misuse> {
+    const MOST: usize = 255;
+    if !(least..=MOST).contains(&text.len()) {
+        return Err(Misuse(format!("{what} has {} bytes; it takes {least} to {MOST}", text.len())));
+    }
+    match text.contains('\0') {
+        true => Err(Misuse(format!("{what} holds a NUL, which no database keeps in text"))),
+        false => Ok(()),
     }
 }
 

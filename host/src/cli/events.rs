@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::show::{self, Table, count};
 use super::time::relative;
-use super::{Context, Exit};
+use super::{Context, Exit, lanes};
 use crate::domain::{EventSeq, Timestamp};
 use crate::store::{DeliveryFilter, DeliveryRow, DeliveryStatus, EventReport, Target, rfc3339};
 
@@ -104,10 +104,12 @@ pub async fn run(
         EventsCommand::List { filter, status } => list(context, filter, status.map(Into::into), out).await,
         EventsCommand::Show(show) => event(context, show, out).await,
         EventsCommand::Cancel(act) => {
+            lanes::must_exist_if_given(context, act.destination.as_ref()).await?;
             let changed = operate.cancel(&act.target(), &context.who).await?;
             acted(context, act, changed, "cancelled", DeliveryStatus::Pending, out).await
         }
         EventsCommand::Redeliver(act) => {
+            lanes::must_exist_if_given(context, act.destination.as_ref()).await?;
             let changed = operate.redeliver(&act.target(), &context.who).await?;
             acted(context, act, changed, "put back for delivery", DeliveryStatus::Delivered, out).await
         }
@@ -120,6 +122,7 @@ pub async fn list(
     status: Option<DeliveryStatus>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<Exit> {
+    lanes::must_exist_if_given(context, filter.destination.as_ref()).await?;
     let rows = context.stores.operate.deliveries(&filter.with(status)).await?;
     if filter.json {
         show::json(out, &rows)?;
@@ -137,7 +140,7 @@ pub async fn list(
             status_word(row.status).to_owned(),
             row.attempts.to_string(),
             relative(row.created_at, now),
-            note(row, now),
+            show::shortened(&note(row, now)),
         ]);
     }
     if table.is_empty() {

@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::show::{self, Table};
 use super::time::{relative, short};
-use super::{Context, Exit};
-use crate::store::{HostReport, LaneReport, LaneState};
+use super::{Context, Exit, Misuse};
+use crate::service::config::nearest;
+use crate::store::{HostReport, LaneReport, LaneState, UNROUTED_NAME};
 
 /// Lists, pauses and resumes lanes.
 #[derive(Subcommand, Clone, Debug)]
@@ -84,13 +85,28 @@ async fn report(
     Ok(if changed || state(lane.state) == wanted { Exit::Fine } else { Exit::Problem })
 }
 
+/// A name that no lane has is a typing error, and not a lane without deliveries. The unrouted events
+/// are reported only where there are some.
+pub async fn must_exist_if_given(context: &Context, destination: Option<&String>) -> anyhow::Result<()> {
+    match destination {
+        Some(name) if name != UNROUTED_NAME => must_exist(context, name).await.map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
 async fn must_exist(context: &Context, destination: &str) -> anyhow::Result<LaneReport> {
     let mut lanes = context.stores.operate.lane_reports().await?;
     match lanes.iter().position(|lane| lane.destination == destination) {
         Some(at) => Ok(lanes.swap_remove(at)),
         None => {
             let known: Vec<&str> = lanes.iter().map(|lane| lane.destination.as_str()).collect();
-            anyhow::bail!("there is no destination {destination:?}; there are: {}", known.join(", "))
+            let near = nearest(destination, &known).map(|near| format!("; did you mean {near}?"));
+            Err(Misuse(format!(
+                "there is no destination {destination:?}{}; there are: {}",
+                near.unwrap_or_default(),
+                known.join(", ")
+            ))
+            .into())
         }
     }
 }
@@ -120,7 +136,7 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
             lane.leased.to_string(),
             capped(lane.dead),
             oldest,
-            lane.reason.clone().unwrap_or_default(),
+            show::shortened(lane.reason.as_deref().unwrap_or_default()),
         ]);
     }
     table

@@ -35,6 +35,14 @@ impl Table {
     }
 }
 
+/// Of an explanation in a list: what it begins with, on one line. The whole is in `show` and --json.
+pub fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 100;
+    let Some((cut, _)) = text.char_indices().nth(CHARS_MAX) else { return text.to_owned() };
+    let kept = text.char_indices().nth(CHARS_MAX - 1).map_or(cut, |(at, _)| at);
+    format!("{}…", text[..kept].trim_end())
+}
+
 /// Text from events and plugins must not move the cursor or start a new line of its own.
 pub fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '·' } else { char }).collect()
@@ -54,6 +62,12 @@ pub fn count(number: u64, one: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_explanation_is_cut_to_a_hundred_characters() {
+        assert_eq!(shortened(&"é".repeat(100)), "é".repeat(100));
+        assert_eq!(shortened(&"é".repeat(101)), format!("{}…", "é".repeat(99)));
+    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_shown_as_dots() {

@@ -181,6 +181,30 @@ async fn emit_refuses_a_topic_and_a_time_that_are_none() {
 }
 
 #[tokio::test]
+async fn arguments_that_no_table_takes_are_misuse() {
+    let desk = Desk::new().await;
+    let payload = file("x");
+    let long = "x".repeat(256);
+    for (option, value, why) in [
+        ("--id", "", "--id has 0 bytes; it takes 1 to 255"),
+        ("--id", &long, "--id has 256 bytes"),
+        ("--key", "", "--key has 0 bytes"),
+        ("--key", &long, "--key has 256 bytes"),
+        ("--content-type", "", "--content-type has 0 bytes"),
+        ("--tenant", &long, "--tenant has 256 bytes; it takes 0 to 255"),
+    ] {
+        let error = desk.try_run(&["emit", "order.x", path(&payload), option, value]).await.err().unwrap();
+        assert!(error.is::<Misuse>() && error.to_string().contains(why), "{option} {value:?}: {error}");
+    }
+    assert_eq!(desk.statuses().await.len(), 0);
+    for command in [["events", "list"], ["dead", "list"]] {
+        let unknown = [&command[..], &["--destination", "hoook"]].concat();
+        let error = desk.try_run(&unknown).await.err().unwrap();
+        assert!(error.is::<Misuse>() && error.to_string().contains("did you mean hook?"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn emit_lines_takes_ids_from_the_payloads_so_that_a_repeat_inserts_nothing_twice() {
     let desk = Desk::new().await;
     let lines: String = (0..1_200).map(|n| format!("{{\"id\":\"o-{n}\"}}\n")).collect();
@@ -218,7 +242,7 @@ async fn lanes_are_paused_and_resumed_by_a_named_person() {
     let again = desk.run(&["lanes", "resume", "hook"]).await;
     assert_eq!((again.exit, again.text.as_str()), (Exit::Fine, "hook is now active\n"));
     let error = desk.error(&["lanes", "pause", "hok"]).await;
-    assert!(error.contains("there is no destination \"hok\"; there are: hook"), "{error}");
+    assert!(error.contains("there is no destination \"hok\"; did you mean hook?; there are: hook"), "{error}");
     let actions = desk.store.actions(10).await.unwrap();
     assert_eq!(actions.len(), 3);
     assert!(actions.iter().all(|action| action.who == "ada@desk"));

@@ -5,6 +5,7 @@ mod destination;
 pub mod digest;
 pub mod file;
 mod locate;
+mod ranges;
 mod read;
 #[cfg(test)]
 mod sample_tests;
@@ -21,6 +22,7 @@ pub use file::ConfigFile;
 pub use locate::{Problem, Problems};
 pub use read::json_schema;
 pub use secret::{SecretRef, UrlRef, redact_url};
+pub use unknown::nearest;
 
 /// A config that was read and checked. Its paths are resolved against the file's folder.
 #[derive(Clone, Debug)]

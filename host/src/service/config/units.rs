@@ -19,6 +19,11 @@ impl Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = self.0.as_secs();
+        if self.0.subsec_nanos() == 0 && secs > 0 && secs.is_multiple_of(86_400) {
+            // Never "1month", which is no whole number of days.
+            return write!(f, "{}d", secs / 86_400);
+        }
         let text = humantime::format_duration(self.0).to_string();
         // "7days" reads well in prose; the config writes "7d".
         write!(f, "{}", text.replace("days", "d").replace("day", "d"))
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_written_as_the_config_writes_it() {
-        for (secs, text) in [(5, "5s"), (900, "15m"), (604_800, "7d"), (86_400, "1d"), (0, "0s")] {
+        for (secs, text) in [(5, "5s"), (900, "15m"), (604_800, "7d"), (86_400, "1d"), (2_592_000, "30d"), (0, "0s")] {
             assert_eq!(Span::secs(secs).to_string(), text);
             assert_eq!(humantime::parse_duration(text).unwrap(), Duration::from_secs(secs));
         }

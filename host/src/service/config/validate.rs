@@ -1,23 +1,20 @@
-//! What a type can't say: ranges, names, and keys that only make sense together.
+//! What a type can't say: names, and keys that only make sense together.
 
 use std::collections::BTreeSet;
 
 use super::file::*;
 use super::locate::Located;
+use super::ranges;
 use super::secret::UrlRef;
 use super::unknown::nearest;
 
 const NAME_BYTES_MAX: usize = 100;
-const COUNT_MAX: u32 = 10_000;
-
-/// The databases remember no more than so many distinct rejected events of a lane.
-const REJECTIONS_MAX: u32 = 1_000;
 
 const SECRET_USES: [&str; 3] = ["hmac-sha256", "ed25519", "reveal"];
 
 pub fn validate(file: &ConfigFile, located: &mut Located<'_>) {
+    ranges::check(file, located);
     outbox(&file.outbox, located);
-    relay(file, located);
     server(&file.server, located);
     for (name, destination) in &file.destination {
         Checked { name, located }.all(destination);
@@ -56,17 +53,6 @@ fn outbox(outbox: &Outbox, located: &mut Located<'_>) {
             located.refuse(&["outbox", "schema"], "SQLite has no schemas; remove this key");
         }
     }
-    if !(1..=COUNT_MAX).contains(&outbox.pool) {
-        located.refuse(&["outbox", "pool"], format!("a pool has 1 to {COUNT_MAX} connections"));
-    }
-    above_zero(located, &["outbox", "timeout"], outbox.timeout.0.is_zero());
-    above_zero(located, &["outbox", "poll"], outbox.poll.0.is_zero());
-}
-
-fn above_zero(located: &mut Located<'_>, path: &[&str], is_zero: bool) {
-    if is_zero {
-        located.refuse(path, "it must be longer than zero");
-    }
 }
 
 pub fn check_url(url: &str) -> Result<(), String> {
@@ -79,13 +65,6 @@ pub fn check_url(url: &str) -> Result<(), String> {
             Err("an outbox is in SQLite or PostgreSQL; write sqlite:PATH or postgres://USER@HOST/DATABASE"
                 .into())
         }
-    }
-}
-
-fn relay(file: &ConfigFile, located: &mut Located<'_>) {
-    above_zero(located, &["relay", "lease"], file.relay.lease.0.is_zero());
-    if !(1..=COUNT_MAX).contains(&file.relay.batch) {
-        located.refuse(&["relay", "batch"], format!("a batch has 1 to {COUNT_MAX} deliveries"));
     }
 }
 
@@ -105,7 +84,9 @@ fn renames(file: &ConfigFile, located: &mut Located<'_>) {
     for (name, destination) in &file.destination {
         let Some(old) = &destination.renamed_from else { continue };
         let path = ["destination", name.as_str(), "renamed_from"];
-        if file.destination.contains_key(old) {
+        if !is_name(old) {
+            located.refuse(&path, format!("{old:?} is no name: {}; or remove this key", names()));
+        } else if file.destination.contains_key(old) {
             located.refuse(
                 &path,
                 format!("[destination.{old}] is still in this file; rename it, or remove this key"),
@@ -115,6 +96,15 @@ fn renames(file: &ConfigFile, located: &mut Located<'_>) {
                 .refuse(&path, format!("another destination is renamed from {old:?} too; only one can be"));
         }
     }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+fn names() -> String {
+    format!("a destination is named by 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`")
 }
 
 /// The checks of one destination.
@@ -134,7 +124,6 @@ impl Checked<'_, '_> {
         self.component(destination);
         self.lane(destination);
         self.retry(&destination.retry);
-        self.limits(&destination.limits);
         for (index, origin) in destination.http.iter().enumerate() {
             self.origin(&index.to_string(), origin);
         }
@@ -145,13 +134,8 @@ impl Checked<'_, '_> {
     }
 
     fn name(&mut self) {
-        let is_name = (1..=NAME_BYTES_MAX).contains(&self.name.len())
-            && self.name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-        if !is_name {
-            self.refuse(
-                &[],
-                format!("a destination is named by 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`"),
-            );
+        if !is_name(self.name) {
+            self.refuse(&[], names());
         }
     }
 
@@ -172,19 +156,6 @@ impl Checked<'_, '_> {
         if destination.topics.is_empty() {
             self.refuse(&["topics"], "name at least one topic, as in  topics = [\"order.*\"]");
         }
-        if !(1..=COUNT_MAX).contains(&destination.concurrency) {
-            self.refuse(&["concurrency"], format!("a lane runs 1 to {COUNT_MAX} deliveries at once"));
-        }
-        if destination.batch.is_some_and(|batch| !(1..=COUNT_MAX).contains(&batch)) {
-            self.refuse(&["batch"], format!("a batch has 1 to {COUNT_MAX} deliveries"));
-        }
-        if destination.lease.is_some_and(|lease| lease.0.is_zero()) {
-            self.refuse(&["lease"], "it must be longer than zero");
-        }
-        if destination.stop_after_rejections > REJECTIONS_MAX {
-            let text = format!("a lane stops after 1 to {REJECTIONS_MAX} rejections in a row; 0 is never");
-            self.refuse(&["stop_after_rejections"], text);
-        }
         if destination.on_dead.is_some() && destination.order == OrderBy::None {
             self.refuse(
                 &["on_dead"],
@@ -194,39 +165,9 @@ impl Checked<'_, '_> {
     }
 
     fn retry(&mut self, retry: &Retry) {
-        if retry.max_attempts == 0 {
-            self.refuse(&["retry", "max_attempts"], "a delivery needs at least 1 attempt");
-        }
-        if retry.base.0.is_zero() || retry.base > retry.cap {
-            let text = format!(
-                "the first wait ({}) is longer than zero and at most cap ({})",
-                retry.base, retry.cap
-            );
+        if retry.base > retry.cap {
+            let text = format!("the first wait ({}) is at most retry.cap ({})", retry.base, retry.cap);
             self.refuse(&["retry", "base"], text);
-        }
-        if retry.max_age.0.is_zero() {
-            self.refuse(&["retry", "max_age"], "it must be longer than zero");
-        }
-    }
-
-    fn limits(&mut self, limits: &Limits) {
-        for (key, is_zero) in [
-            ("memory", limits.memory.0 < 64 << 10),
-            ("call", limits.call.0.is_zero()),
-            ("payload", limits.payload.0 == 0),
-            ("calls_per_instance", limits.calls_per_instance == 0),
-            ("handles", limits.handles == 0),
-        ] {
-            if is_zero {
-                self.refuse(
-                    &["limits", key],
-                    "with so little no plugin can run; leave it out for the default",
-                );
-            }
-        }
-        if !(1..=COUNT_MAX).contains(&limits.batch_events) {
-            let text = format!("a batch has 1 to {COUNT_MAX} events; 1 delivers all singly");
-            self.refuse(&["limits", "batch_events"], text);
         }
     }
 
@@ -283,7 +224,23 @@ fn check_origin(origin: &str) -> Result<(), String> {
     match uri.scheme_str() {
         Some("http" | "https") if has_path => Err(format!("an origin has no path; {how}")),
         Some("http" | "https") if origin.contains('@') => Err(format!("an origin has no user; {how}")),
+        Some("http" | "https") if !uri.authority().is_some_and(names_one_host) => {
+            Err(format!("an origin is one host, by its name or address, with a port of 1 to 65535; {how}"))
+        }
         Some("http" | "https") => Ok(()),
         _ => Err(format!("an origin starts with http:// or https://; {how}")),
     }
+}
+
+/// Patterns are no hosts: each host is granted by itself.
+fn names_one_host(authority: &http::uri::Authority) -> bool {
+    let host = authority.host();
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        }
+    };
+    let port = authority.as_str().strip_prefix(host).unwrap_or_default();
+    is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)))
 }
