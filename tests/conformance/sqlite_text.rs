@@ -15,17 +15,24 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Inserts an event with these bytes as the text of one column.
-async fn insert(application: &mut SqliteConnection, id: &str, column: &str, bytes: &[u8]) -> Result<(), String> {
+async fn insert(
+    application: &mut SqliteConnection,
+    id: &str,
+    column: &str,
+    bytes: &[u8],
+) -> Result<(), String> {
     let given = format!("cast(x'{}' as text)", hex(bytes));
-    let value = |name: &str, otherwise: &str| if name == column { given.clone() } else { otherwise.to_owned() };
+    let value =
+        |name: &str, otherwise: &str| if name == column { given.clone() } else { otherwise.to_owned() };
     let id = value("event_id", &format!("'{id}'"));
     let topic = value("topic", "'order.created'");
     let (more, last) = match column {
         "event_id" | "topic" => (String::new(), String::new()),
         column => (format!(", {column}"), format!(", {given}")),
     };
-    let sql =
-        format!("INSERT INTO outbox_event (event_id, topic, payload{more}) VALUES ({id}, {topic}, 'x'{last})");
+    let sql = format!(
+        "INSERT INTO outbox_event (event_id, topic, payload{more}) VALUES ({id}, {topic}, 'x'{last})"
+    );
     application.execute(AssertSqlSafe(sql)).await.map(|_| ()).map_err(|error| error.to_string())
 }
 
@@ -39,8 +46,19 @@ async fn text_that_is_not_utf8_is_refused_by_the_insert_with_its_column() {
             "topic" => (b"order.", b""),
             _ => (b"", b""),
         };
-        for bad in [b"\xffA".as_slice(), b"\xfeA", b"a\x80", b"\xc3", b"\xe9", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"] {
-            let error = insert(&mut application, "bad", column, &[before, bad, after].concat()).await.expect_err(column);
+        for bad in [
+            b"\xffA".as_slice(),
+            b"\xfeA",
+            b"a\x80",
+            b"\xc3",
+            b"\xe9",
+            b"\xc0\xaf",
+            b"\xed\xa0\x80",
+            b"\xf4\x90\x80\x80",
+        ] {
+            let error = insert(&mut application, "bad", column, &[before, bad, after].concat())
+                .await
+                .expect_err(column);
             assert!(error.contains(column) && error.contains("not UTF-8"), "{column} {bad:?}: {error}");
         }
         let good = [before, format!("h\u{e9}-{column}").as_bytes(), after].concat();
@@ -65,15 +83,30 @@ async fn text_that_is_not_utf8_is_refused_by_the_insert_with_its_column() {
 #[tokio::test]
 async fn the_inserts_rule_is_that_of_utf8() {
     let (_dir, _store, mut application) = fresh().await;
-    let edges = [0x01_u8, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xff];
-    let beginnings: [&[u8]; 8] = [b"", b"\xe0", b"\xe1\x80", b"\xed", b"\xef\xbf", b"\xf0", b"\xf0\x90", b"\xf4"];
+    let edges = [
+        0x01_u8, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf, 0xe0, 0xed, 0xef,
+        0xf0, 0xf4, 0xf5, 0xff,
+    ];
+    let beginnings: [&[u8]; 8] =
+        [b"", b"\xe0", b"\xe1\x80", b"\xed", b"\xef\xbf", b"\xf0", b"\xf0\x90", b"\xf4"];
     let mut texts: Vec<Vec<u8>> = Vec::new();
     for beginning in beginnings {
         for first in edges {
             texts.extend(edges.iter().map(|second| [beginning, &[first, *second]].concat()));
         }
     }
-    for last in ['\u{80}', '\u{7ff}', '\u{800}', '\u{d7ff}', '\u{e000}', '\u{fffd}', '\u{fffe}', '\u{ffff}', '\u{10000}', '\u{10ffff}'] {
+    for last in [
+        '\u{80}',
+        '\u{7ff}',
+        '\u{800}',
+        '\u{d7ff}',
+        '\u{e000}',
+        '\u{fffd}',
+        '\u{fffe}',
+        '\u{ffff}',
+        '\u{10000}',
+        '\u{10ffff}',
+    ] {
         texts.push(last.to_string().into_bytes());
     }
     application.execute("BEGIN").await.expect("begin");
@@ -92,9 +125,8 @@ async fn the_inserts_rule_is_that_of_utf8() {
 async fn long_headers_of_other_than_ascii_are_checked_to_their_end_or_refused_with_a_way_out() {
     let (_dir, store, mut application) = fresh().await;
     register(&store).await;
-    let headers = |length: usize, end: &[u8]| {
-        [b"{\"a\":\"", "\u{e9}".repeat(length).as_bytes(), end, b"\"}"].concat()
-    };
+    let headers =
+        |length: usize, end: &[u8]| [b"{\"a\":\"", "\u{e9}".repeat(length).as_bytes(), end, b"\"}"].concat();
     insert(&mut application, "e1", "headers", &headers(4_000, b"")).await.expect("4,000 characters");
     let report = store.show("", "e1").await.expect("show").expect("it is there");
     assert_eq!(report.headers[0].1, "\u{e9}".repeat(4_000));

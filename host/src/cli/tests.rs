@@ -242,7 +242,10 @@ async fn lanes_are_paused_and_resumed_by_a_named_person() {
     let again = desk.run(&["lanes", "resume", "hook"]).await;
     assert_eq!((again.exit, again.text.as_str()), (Exit::Fine, "hook is now active\n"));
     let error = desk.error(&["lanes", "pause", "hok"]).await;
-    assert!(error.contains("there is no destination \"hok\"; did you mean hook?; there are: hook"), "{error}");
+    assert!(
+        error.contains("there is no destination \"hok\"; did you mean hook?; there are: hook"),
+        "{error}"
+    );
     let actions = desk.store.actions(10).await.unwrap();
     assert_eq!(actions.len(), 3);
     assert!(actions.iter().all(|action| action.who == "ada@desk"));

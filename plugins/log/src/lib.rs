@@ -33,7 +33,10 @@ struct Log;
 
 impl Guest for Log {
     fn configure(settings_json: String) -> Result<(), ConfigureError> {
-        let settings = serde_json::from_str(&settings_json).map_err(|error| {
+        // In two steps: what is wrong with a value is told without its line and column, which mean
+        // nothing to whoever wrote the settings as TOML.
+        let value = serde_json::from_str::<serde_json::Value>(&settings_json);
+        let settings = value.and_then(serde_json::from_value).map_err(|error| {
             let problem = SettingsProblem { pointer: String::new(), message: error.to_string() };
             ConfigureError::Settings(vec![problem])
         })?;

@@ -208,18 +208,36 @@ fn a_value_that_makes_no_sense_is_refused_with_its_range() {
     let lane = |line: &str| format!("{SMALL}{line}\n");
     for (text, expected) in [
         (lane("limits = { call = \"1ns\" }"), "limits.call: 1ns is out of range: it may be 1ms to 1d"),
-        (lane("limits = { http = { connections = 0 } }"), "limits.http.connections: 0 is out of range: it may be 1 to 10000"),
-        (lane("limits = { http = { total = \"0s\" } }"), "limits.http.total: 0s is out of range: it may be 1ms to 1d"),
+        (
+            lane("limits = { http = { connections = 0 } }"),
+            "limits.http.connections: 0 is out of range: it may be 1 to 10000",
+        ),
+        (
+            lane("limits = { http = { total = \"0s\" } }"),
+            "limits.http.total: 0s is out of range: it may be 1ms to 1d",
+        ),
         (lane("limits = { tables = 0 }"), "limits.tables: 0 is out of range: it may be 1 to 10000000"),
-        (lane("limits = { memory = \"5GiB\" }"), "limits.memory: 5GiB is out of range: it may be 64KiB to 4GiB"),
+        (
+            lane("limits = { memory = \"5GiB\" }"),
+            "limits.memory: 5GiB is out of range: it may be 64KiB to 4GiB",
+        ),
         (lane("limits = { payload = \"0B\" }"), "limits.payload: 0B is out of range: it may be 1B to 1GiB"),
         (lane("retry = { cap = \"2y\" }"), "retry.cap: 2years is out of range: it may be 1ms to 30d"),
-        (lane("retry = { max_attempts = 0 }"), "retry.max_attempts: 0 is out of range: it may be 1 to 1000000"),
+        (
+            lane("retry = { max_attempts = 0 }"),
+            "retry.max_attempts: 0 is out of range: it may be 1 to 1000000",
+        ),
         (lane("concurrency = 0"), "hook.concurrency: 0 is out of range: it may be 1 to 10000"),
         (lane("lease = \"0s\""), "hook.lease: 0s is out of range: it may be 100ms to 1d"),
-        (lane("[relay]\npayload_memory = \"0B\""), "relay.payload_memory: 0B is out of range: it may be 1KiB to 1024GiB"),
+        (
+            lane("[relay]\npayload_memory = \"0B\""),
+            "relay.payload_memory: 0B is out of range: it may be 1KiB to 1024GiB",
+        ),
         (lane("[runtime]\nthreads = 100000"), "runtime.threads: 100000 is out of range: it may be 0 to 1024"),
-        (SMALL.replace("outhaul.db\"", "outhaul.db\"\npoll = \"1000d\""), "outbox.poll: 1000d is out of range: it may be 10ms to 1h"),
+        (
+            SMALL.replace("outhaul.db\"", "outhaul.db\"\npoll = \"1000d\""),
+            "outbox.poll: 1000d is out of range: it may be 10ms to 1h",
+        ),
     ] {
         let problem = only_problem(&text);
         assert!(problem.ends_with(expected), "{problem}");
@@ -238,11 +256,14 @@ fn an_empty_old_name_is_no_name() {
 #[test]
 fn an_origin_is_one_host() {
     let granted = |origin: &str| format!("{SMALL}[[destination.hook.http]]\norigin = \"{origin}\"\n");
-    for origin in ["http://*", "https://*.example.com", "https://h:0", "https://h:99999", "https://a,b", "http://[::x]"] {
+    for origin in
+        ["http://*", "https://*.example.com", "https://h:0", "https://h:99999", "https://a,b", "http://[::x]"]
+    {
         let problem = only_problem(&granted(origin));
         assert!(problem.contains("http.0.origin: ") && problem.contains("write scheme://host"), "{problem}");
     }
-    for origin in ["http://127.0.0.1:8000", "https://hooks.example.com", "http://[::1]:80", "http://my_host"] {
+    for origin in ["http://127.0.0.1:8000", "https://hooks.example.com", "http://[::1]:80", "http://my_host"]
+    {
         read(&granted(origin));
     }
 }

@@ -174,7 +174,9 @@ mod tests {
 
     #[test]
     fn a_duration_is_written_as_the_config_writes_it() {
-        for (secs, text) in [(5, "5s"), (900, "15m"), (604_800, "7d"), (86_400, "1d"), (2_592_000, "30d"), (0, "0s")] {
+        for (secs, text) in
+            [(5, "5s"), (900, "15m"), (604_800, "7d"), (86_400, "1d"), (2_592_000, "30d"), (0, "0s")]
+        {
             assert_eq!(Span::secs(secs).to_string(), text);
             assert_eq!(humantime::parse_duration(text).unwrap(), Duration::from_secs(secs));
         }
