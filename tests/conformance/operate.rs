@@ -168,7 +168,7 @@ pub async fn a_list_is_filtered_and_goes_on_where_it_ended(db: &dyn Database) {
     assert_eq!(list(all()).await, ["e1", "e2", "e3", "e4"]);
     assert_eq!(list(DeliveryFilter { limit: 2, ..all() }).await, ["e1", "e2"]);
     let rows = scene.store.deliveries(&DeliveryFilter { limit: 2, ..all() }).await.expect("list");
-    let after = Some(outhaul::domain::EventSeq(rows[1].sequence));
+    let after = Some(PageEnd { event: outhaul::domain::EventSeq(rows[1].sequence), destination: None });
     assert_eq!(list(DeliveryFilter { after, ..all() }).await, ["e3", "e4"]);
     assert_eq!(list(DeliveryFilter { status: Some(DeliveryStatus::Dead), ..all() }).await, ["e1"]);
     assert_eq!(
@@ -180,6 +180,51 @@ pub async fn a_list_is_filtered_and_goes_on_where_it_ended(db: &dyn Database) {
     assert_eq!(list(DeliveryFilter { destination: Some(SHOP.to_owned()), ..all() }).await.len(), 4);
     assert_eq!(list(DeliveryFilter { tenant: Some("acme".to_owned()), ..all() }).await.len(), 0);
     assert_eq!(list(DeliveryFilter { destination: Some("nowhere".to_owned()), ..all() }).await.len(), 0);
+}
+
+pub async fn a_page_may_end_between_two_deliveries_of_one_event(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    let both = vec![destination(SHOP, &["order.*"]), destination("audit", &["order.*"])];
+    scene.store.register(&registration("host-a", "c2", both)).await.expect("register");
+    scene.insert_ids(&["e1", "e2", "e3"]).await;
+    for status in [None, Some(DeliveryStatus::Pending)] {
+        let mut listed = Vec::new();
+        let mut after = None;
+        loop {
+            let filter = DeliveryFilter { limit: 1, status, after, ..DeliveryFilter::default() };
+            let mut page = scene.store.deliveries(&filter).await.expect("list");
+            assert!(page.len() <= 1);
+            let Some(row) = page.pop() else { break };
+            after = Some(PageEnd {
+                event: outhaul::domain::EventSeq(row.sequence),
+                destination: Some(row.destination.clone()),
+            });
+            listed.push((row.event_id, row.destination));
+        }
+        let expected =
+            ["e1", "e2", "e3"].map(|id| [SHOP, "audit"].map(|name| (id.to_owned(), name.to_owned())));
+        assert_eq!(listed, expected.concat(), "{status:?}");
+    }
+}
+
+pub async fn hosts_that_were_silent_for_a_week_are_forgotten(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    let other = registration("host-b", "c1", vec![destination(SHOP, &["order.*"])]);
+    scene.store.register(&other).await.expect("register");
+    let hosts = async || {
+        let hosts = scene.store.hosts().await.expect("hosts");
+        hosts.into_iter().map(|host| host.host).collect::<std::collections::BTreeSet<_>>()
+    };
+    let both = hosts().await;
+    assert!(both.contains("host-a") && both.contains("host-b"), "{both:?}");
+    let week_secs = 7 * 86_400;
+    scene.at(100 + week_secs - 1).await;
+    scene.store.heartbeat("host-b", &[]).await.expect("heartbeat");
+    scene.store.sweep(&[scene.shop], 100).await.expect("sweep");
+    assert_eq!(hosts().await, both);
+    scene.at(100 + week_secs).await;
+    scene.store.sweep(&[scene.shop], 100).await.expect("sweep");
+    assert_eq!(hosts().await.into_iter().collect::<Vec<_>>(), ["host-b"]);
 }
 
 pub async fn a_report_counts_what_waits_what_runs_and_what_died(db: &dyn Database) {

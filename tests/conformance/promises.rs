@@ -117,6 +117,8 @@ macro_rules! promises {
                 a_discarded_dead_letter_is_finished,
                 an_act_means_the_deliveries_it_names_and_no_others,
                 a_list_is_filtered_and_goes_on_where_it_ended,
+                a_page_may_end_between_two_deliveries_of_one_event,
+                hosts_that_were_silent_for_a_week_are_forgotten,
                 a_report_counts_what_waits_what_runs_and_what_died,
                 an_event_is_shown_with_its_deliveries_and_its_history,
                 a_second_migration_changes_nothing,

@@ -9,7 +9,7 @@ use super::show::{self, Table, count};
 use super::time::relative;
 use super::{Context, Exit, lanes};
 use crate::domain::{EventSeq, Timestamp};
-use crate::store::{DeliveryFilter, DeliveryRow, DeliveryStatus, EventReport, Target, rfc3339};
+use crate::store::{DeliveryFilter, DeliveryRow, DeliveryStatus, EventReport, PageEnd, Target, rfc3339};
 
 /// Lists, shows, cancels and redelivers.
 #[derive(Subcommand, Clone, Debug)]
@@ -40,13 +40,23 @@ pub struct Filter {
     /// One event's ID
     #[arg(long)]
     pub id: Option<String>,
-    /// Only events after this sequence: the next page
-    #[arg(long, value_name = "SEQUENCE")]
-    pub after: Option<i64>,
+    /// Only what follows this event, or this delivery: the next page
+    #[arg(long, value_name = "SEQUENCE[/DESTINATION]", value_parser = parse_page_end)]
+    pub after: Option<PageEnd>,
     #[arg(long, default_value_t = 50)]
     pub limit: u32,
     #[arg(long)]
     pub json: bool,
+}
+
+fn parse_page_end(text: &str) -> Result<PageEnd, String> {
+    let (event, destination) = match text.split_once('/') {
+        Some((event, destination)) => (event, Some(destination.to_owned())),
+        None => (text, None),
+    };
+    let event =
+        event.parse().map(EventSeq).map_err(|_| "write the SEQUENCE of a list's last row".to_owned())?;
+    Ok(PageEnd { event, destination })
 }
 
 #[derive(Args, Clone, Debug)]
@@ -151,7 +161,7 @@ pub async fn list(
     if rows.len() == filter.limit as usize
         && let Some(last) = rows.last()
     {
-        writeln!(out, "more may follow: --after {}", last.sequence)?;
+        writeln!(out, "more may follow: --after '{}/{}'", last.sequence, last.destination)?;
     }
     Ok(Exit::Fine)
 }
@@ -164,7 +174,7 @@ impl Filter {
             destination: self.destination.clone(),
             topic: self.topic.clone(),
             status,
-            after: self.after.map(EventSeq),
+            after: self.after.clone(),
             limit: self.limit,
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::context::Context;
+use super::metrics::by_reason;
+use crate::domain::{DeadReason, DestinationId};
 use crate::store::{ConfigStanding, LaneProblem, StoreError, StoreResult};
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
@@ -71,13 +73,15 @@ pub(super) async fn sweep(ctx: Arc<Context>) {
         let mut pause = SWEEP_EVERY;
         let destinations: Vec<_> = ctx.lanes().iter().map(|lane| lane.id).collect();
         if let Ok(swept) = ctx.ask("sweep", ctx.store.sweep(&destinations, SWEEP_LIMIT)).await {
-            if swept.routed + swept.adopted + swept.expired > 0 {
+            if swept.routed + swept.adopted > 0 {
                 tracing::info!(
                     routed = swept.routed,
                     adopted = swept.adopted,
-                    expired = swept.expired,
                     "events without a delivery were found"
                 );
+            }
+            for (id, count) in &swept.expired {
+                count_expired(&ctx, *id, *count);
             }
             if swept.routed + swept.adopted + swept.unparked > 0 {
                 ctx.questions.ask_now();
@@ -88,4 +92,11 @@ pub(super) async fn sweep(ctx: Arc<Context>) {
         }
         tokio::time::sleep(pause).await;
     }
+}
+
+fn count_expired(ctx: &Context, id: DestinationId, count: u64) {
+    let Some(lane) = ctx.lane(id) else { return };
+    let (destination, reason) = (lane.name(), DeadReason::Expired.as_str());
+    tracing::warn!(destination, count, reason, "dead letters");
+    ctx.metrics.buried.get_or_create(&by_reason(&destination, reason)).inc_by(count);
 }

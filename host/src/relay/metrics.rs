@@ -125,7 +125,11 @@ impl Metrics {
             self.lost_trust.clone(),
         );
         registry.register("lost", "Claims found expired without a word from their host", self.lost.clone());
-        registry.register("buried", "Dead letters written by a claim, by reason", self.buried.clone());
+        registry.register(
+            "buried",
+            "Dead letters written by a claim or the sweep, by reason",
+            self.buried.clone(),
+        );
         registry.register("dead", "Dead letters written after an attempt, by reason", self.dead.clone());
         registry.register("released", "Claims given back before they started", self.released.clone());
         registry.register(

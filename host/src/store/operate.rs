@@ -184,9 +184,17 @@ pub struct DeliveryFilter {
     pub destination: Option<String>,
     pub topic: Option<String>,
     pub status: Option<DeliveryStatus>,
-    /// Only deliveries of events after this one: the next page.
-    pub after: Option<EventSeq>,
+    /// Only what is listed after this delivery: the next page.
+    pub after: Option<PageEnd>,
     pub limit: u32,
+}
+
+/// The delivery that a page ended with. A page may end between the deliveries of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageEnd {
+    pub event: EventSeq,
+    /// None: after all deliveries of the event.
+    pub destination: Option<String>,
 }
 
 /// A delivery with what a list shows of its event.

@@ -1,5 +1,6 @@
 //! What the relay and the database say to each other.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::domain::{ClaimToken, DeadReason, DestinationId, Event, EventSeq, Fence, Timestamp};
@@ -269,13 +270,17 @@ pub enum LaneChange {
     },
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A host that was silent for so long is forgotten.
+pub const HOSTS_KEPT: Duration = Duration::from_secs(7 * 86_400);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Deliveries inserted for unrouted events that now match a route.
     pub routed: u64,
     /// Events that had no delivery row at all and got theirs.
     pub adopted: u64,
-    pub expired: u64,
+    /// Dead letters of deliveries that expired, by destination.
+    pub expired: BTreeMap<DestinationId, u64>,
     pub unparked: u64,
     /// The limit was reached: ask again soon.
     pub more: bool,

@@ -148,7 +148,7 @@ impl Model {
     ) -> StoreResult<ConfigStanding> {
         let Some(host) = self.hosts.get_mut(host_id) else {
             return Err(StoreError::Refused(format!(
-                "host {host_id:?} has not registered; register it first"
+                "host {host_id:?} is not known, or was silent for a week; restart it"
             )));
         };
         host.last_seen = now;

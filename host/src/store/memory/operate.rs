@@ -96,6 +96,14 @@ impl Model {
         }
     }
 
+    fn is_after(&self, row: &Row, end: &PageEnd) -> bool {
+        let last = end.destination.as_deref().and_then(|name| match name {
+            UNROUTED_NAME => Some(UNROUTED),
+            name => self.find_lane(name),
+        });
+        row.event > end.event || (row.event == end.event && last.is_some_and(|last| row.destination > last))
+    }
+
     fn list(&self, filter: &DeliveryFilter) -> Vec<DeliveryRow> {
         let target = Target {
             tenant: filter.tenant.clone(),
@@ -107,7 +115,7 @@ impl Model {
             .values()
             .filter(|row| self.is_meant(&target, row))
             .filter(|row| filter.status.is_none_or(|status| status == row.status))
-            .filter(|row| filter.after.is_none_or(|after| row.event > after))
+            .filter(|row| filter.after.as_ref().is_none_or(|after| self.is_after(row, after)))
             .filter(|row| filter.topic.as_ref().is_none_or(|topic| *topic == self.events[&row.event].topic))
             .collect();
         rows.sort_by_key(|row| (row.event, row.destination));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::model::Model;
 use crate::domain::{DeadReason, DestinationId, EventSeq, Timestamp, UNROUTED};
-use crate::store::{DeliveryStatus, Swept};
+use crate::store::{DeliveryStatus, HOSTS_KEPT, Swept};
 
 impl Model {
     pub fn sweep(&mut self, destinations: &[DestinationId], limit: u32, now: Timestamp) -> Swept {
@@ -16,6 +16,7 @@ impl Model {
             self.bury_expired(*destination, now, &mut left, &mut swept);
             self.unpark(*destination, now, &mut left, &mut swept);
         }
+        self.hosts.retain(|_, host| now.since(host.last_seen) < HOSTS_KEPT);
         swept.more = left == 0;
         swept
     }
@@ -72,7 +73,7 @@ impl Model {
                 row.finish(DeliveryStatus::Dead, DeadReason::Expired.as_str(), now);
             }
             self.unpark_behind(destination, seq, now);
-            swept.expired += 1;
+            *swept.expired.entry(destination).or_default() += 1;
             *left -= 1;
         }
     }

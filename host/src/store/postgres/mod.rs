@@ -99,7 +99,8 @@ impl PostgresStore {
         let timeout_ms = options.timeout.as_millis();
         let session = format!(
             "set statement_timeout = {timeout_ms}; set lock_timeout = {timeout_ms}; set time zone 'UTC'; \
-             set default_transaction_isolation = 'read committed'; set jit = off"
+             set default_transaction_isolation = 'read committed'; set jit = off; \
+             set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
         );
         let pooler = options.pooler;
         let pool = PgPoolOptions::new()

@@ -189,9 +189,9 @@ impl PostgresStore {
         match is_current {
             Some(true) => Ok(ConfigStanding::Current),
             Some(false) => Ok(ConfigStanding::Superseded),
-            None => {
-                Err(StoreError::Refused(format!("host {host_id:?} has not registered; register it first")))
-            }
+            None => Err(StoreError::Refused(format!(
+                "host {host_id:?} is not known, or was silent for a week; restart it"
+            ))),
         }
     }
 }

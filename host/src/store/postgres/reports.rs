@@ -35,8 +35,9 @@ impl PostgresStore {
             .bind(&filter.destination)
             .bind(&filter.topic)
             .bind(filter.status.map(DeliveryStatus::code))
-            .bind(filter.after.map(|seq| seq.0))
+            .bind(filter.after.as_ref().map(|after| after.event.0))
             .bind(i64::from(filter.limit))
+            .bind(filter.after.as_ref().and_then(|after| after.destination.clone()))
             .fetch_all(work.connection())
             .await
             .map_err(map)?;
@@ -65,6 +66,7 @@ impl PostgresStore {
             .bind(None::<i16>)
             .bind(None::<i64>)
             .bind(i64::MAX)
+            .bind(None::<String>)
             .fetch_all(work.connection())
             .await
             .map_err(map)?;

@@ -84,11 +84,15 @@ statements! {
     add_action = "add_action";
     actions = "actions";
     hosts = "hosts";
+    prune_hosts = "prune_hosts";
     event_payload = "event_payload";
     notify = "notify";
 }
 
 fn load<const N: usize>(dialect: &Dialect, file: &str, which: [&str; N]) -> SqlStr {
-    let file = file.replace("{ordinary}", ORDINARY).replace("{suspect}", SUSPECT);
+    let file = file
+        .replace("{delivery_columns}", include_str!("sql/part_delivery_columns.sql").trim_end())
+        .replace("{ordinary}", ORDINARY)
+        .replace("{suspect}", SUSPECT);
     dialect.statement(&which.iter().fold(file, |file, predicate| file.replace("{which}", predicate)))
 }

@@ -22,15 +22,17 @@ enum Part {
     BuryExpired,
     UnparkUnordered,
     UnparkStuck,
+    ForgetHosts,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part::RouteUnrouted,
     Part::AdoptTail,
     Part::AdoptHistory,
     Part::BuryExpired,
     Part::UnparkUnordered,
     Part::UnparkStuck,
+    Part::ForgetHosts,
 ];
 
 #[derive(Default)]
@@ -124,6 +126,7 @@ impl PostgresStore {
             Part::BuryExpired => self.bury_expired(ids, limit, swept).await,
             Part::UnparkUnordered => self.unpark_unordered(ids, limit, swept).await,
             Part::UnparkStuck => self.unpark_stuck(ids, &mut at.key_after, limit, swept).await,
+            Part::ForgetHosts => self.forget_silent_hosts().await,
         }
     }
 
@@ -247,9 +250,22 @@ impl PostgresStore {
             .map_err(map)?;
         self.let_next_of(&mut transaction, &rows).await?;
         transaction.commit().await.map_err(map)?;
-        swept.expired += rows.len() as u64;
+        for row in &rows {
+            let destination = DestinationId(row.try_get("destination_id").map_err(map)?);
+            *swept.expired.entry(destination).or_default() += 1;
+        }
         swept.more |= rows.len() >= limit as usize;
         Ok(())
+    }
+
+    async fn forget_silent_hosts(&self) -> StoreResult<()> {
+        let mut work = self.one().await?;
+        sqlx::query(self.statements.prune_hosts.clone())
+            .bind(wait_us(HOSTS_KEPT))
+            .execute(work.connection())
+            .await
+            .map_err(map)?;
+        work.done().await
     }
 
     async fn unpark_unordered(&self, ids: &[i64], limit: u32, swept: &mut Swept) -> StoreResult<()> {

@@ -33,6 +33,10 @@ impl SqliteStore {
 
     pub(super) async fn list_deliveries(&self, filter: &DeliveryFilter) -> Work<Vec<DeliveryRow>> {
         let ids = self.destination_ids(filter.destination.as_deref()).await?;
+        let after_destination = match filter.after.as_ref().and_then(|after| after.destination.as_deref()) {
+            Some(name) => self.destination_ids(Some(name)).await?.first().copied().unwrap_or(i64::MAX),
+            None => i64::MAX,
+        };
         let statement = match &filter.event_id {
             Some(event_id) => {
                 let seqs = self.event_seqs(event_id, filter.tenant.as_deref()).await?;
@@ -52,8 +56,9 @@ impl SqliteStore {
         let rows = statement
             .bind(filter.status.map(DeliveryStatus::code))
             .bind(&filter.topic)
-            .bind(filter.after.map_or(i64::MIN, |after| after.0))
+            .bind(filter.after.as_ref().map_or(i64::MIN, |after| after.event.0))
             .bind(filter.limit)
+            .bind(after_destination)
             .fetch_all(&self.readers)
             .await?;
         Ok(rows.iter().map(delivery).collect::<sqlx::Result<_>>()?)

@@ -142,7 +142,7 @@ impl SqliteStore {
         tx.commit().await?;
         let Some(row) = row else {
             return Err(StoreError::Refused(format!(
-                "host {host_id:?} has not registered; register it first"
+                "host {host_id:?} is not known, or was silent for a week; restart it"
             ))
             .into());
         };

@@ -41,7 +41,10 @@ macro_rules! statements {
 }
 
 fn load(file: &str, now: &str, which: &'static str) -> SqlStr {
-    let text = file.replace("{now}", now).replace("{which}", which);
+    let text = file
+        .replace("{delivery_columns}", include_str!("sql/part_delivery_columns.sql").trim_end())
+        .replace("{now}", now)
+        .replace("{which}", which);
     // Safe: nothing but our own files and the clock is in it.
     AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
 }
@@ -108,8 +111,10 @@ statements! {
     report_lane = report_lane;
     report_unrouted = report_unrouted;
     route_events = route_events;
+    prune_hosts = prune_hosts;
     show_attempts = show_attempts;
     show_event = show_event;
+    silent_hosts = silent_hosts;
     stop_lane = stop_lane;
     take_generation = take_generation;
     take_probe = take_probe;

@@ -9,8 +9,9 @@ use sqlx::{Row, SqliteConnection, query};
 use super::SqliteStore;
 use super::errors::Work;
 use super::rows::*;
+use crate::domain::time::micros;
 use crate::domain::{DeadReason, DestinationId};
-use crate::store::Swept;
+use crate::store::{HOSTS_KEPT, Swept};
 
 /// Rows looked at by one part of one round.
 const WINDOW: i64 = 1_000;
@@ -43,11 +44,23 @@ impl SqliteStore {
             self.sweep_expired(*destination, &mut left, &mut swept).await?;
             self.sweep_parked(*destination, &mut left, &mut swept).await?;
         }
+        self.forget_silent_hosts().await?;
         if swept != Swept::default() {
             self.announce();
         }
         swept.more = left == 0 || more_unrouted;
         Ok(swept)
+    }
+
+    async fn forget_silent_hosts(&self) -> Work<()> {
+        let kept = micros(HOSTS_KEPT);
+        if query(self.sql.silent_hosts.clone()).bind(kept).fetch_optional(&self.readers).await?.is_none() {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        query(self.sql.prune_hosts.clone()).bind(kept).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(())
     }
 
     /// Routes change only with a generation, so a pass that finds nothing is repeated only then, or
@@ -162,6 +175,9 @@ impl SqliteStore {
         let mut tx = self.begin().await?;
         let now = time(&query(self.sql.now.clone()).fetch_one(&mut *tx).await?, "now")?;
         let rows = expired(*left).fetch_all(&mut *tx).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
         let mut buried = Vec::new();
         let mut keys = BTreeSet::new();
         for row in &rows {
@@ -174,7 +190,7 @@ impl SqliteStore {
         query(self.sql.bury.clone()).bind(json!(buried).to_string()).bind(now.0).execute(&mut *tx).await?;
         self.unpark_keys(&mut tx, keys, now).await?;
         tx.commit().await?;
-        swept.expired += buried.len() as u64;
+        *swept.expired.entry(destination).or_default() += buried.len() as u64;
         *left -= buried.len() as u64;
         Ok(())
     }

@@ -1,4 +1,5 @@
 -- Up to $2 unclaimed deliveries of the destinations $1 whose expiry has passed become dead letters.
+-- Their locks may be taken in any order, because it waits for none.
 with expired as materialized (
     select delivery.destination_id, delivery.event_seq
     from unnest($1::bigint[]) as destination (id)

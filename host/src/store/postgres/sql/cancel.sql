@@ -1,7 +1,7 @@
 -- Pending deliveries become cancelled, up to $4. The token goes, so that a late result is fenced; a
 -- live lease stays, so that its key waits.
 -- Of the destinations $1, the events $2 and the tenant $3, where they are given.
-with found as materialized (
+with chosen as materialized (
     select d.destination_id, d.event_seq
     from {schema}outbox_delivery d
     where d.destination_id = any ($1)
@@ -10,11 +10,17 @@ with found as materialized (
       and d.status = 0
     order by d.event_seq, d.destination_id
     limit $4
-    for update
 ),
+-- Locked in the order of the primary key, as everything that ends a lease does, so that a cancel and
+-- an acknowledgement never wait in a circle.
 target as materialized (
-    select destination_id, event_seq, row_number() over (order by event_seq, destination_id) - 1 as place
-    from found
+    select d.destination_id, d.event_seq
+    from chosen
+    join {schema}outbox_delivery d
+      on d.destination_id = chosen.destination_id and d.event_seq = chosen.event_seq
+    where d.status = 0
+    order by d.destination_id, d.event_seq
+    for update of d
 )
 update {schema}outbox_delivery d
 set status = 3,

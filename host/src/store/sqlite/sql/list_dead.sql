@@ -1,30 +1,12 @@
 -- The same for dead letters only, which are few among many: walks their own index, whatever the
 -- planner thinks of it.
-SELECT d.event_seq,
-       d.tenant_id,
-       e.event_id,
-       e.topic,
-       d.partition_key,
-       lane.name AS destination,
-       d.status,
-       d.attempts,
-       d.deferrals,
-       d.lost,
-       d.fence,
-       d.due_at,
-       d.lease_until,
-       d.claimed_by,
-       d.disposition,
-       d.reference,
-       d.last_error,
-       d.uncertain,
-       e.created_at,
-       d.finished_at
+SELECT {delivery_columns}
 FROM outbox_delivery d INDEXED BY outbox_delivery_dead
 CROSS JOIN outbox_event e ON e.seq = d.event_seq
 CROSS JOIN outbox_destination lane ON lane.id = d.destination_id
 WHERE d.destination_id IN (SELECT value FROM json_each(?1))
-  AND d.event_seq > ?5
+  AND d.event_seq >= ?5
+  AND (d.event_seq > ?5 OR d.destination_id > ?7)
   AND d.status = 2
   AND ?3 = 2
   AND (?2 IS NULL OR d.tenant_id = ?2)
