@@ -163,6 +163,13 @@ create table {schema}outbox_setting (
 );
 insert into {schema}outbox_setting (name, value) values ('wake', 'notify');
 
+-- Until when some host looks for a lane's deliveries by itself. Lost in a crash, which only brings the
+-- notifications back.
+create unlogged table {schema}outbox_attention (
+    destination_id bigint primary key,
+    attended_until timestamptz not null
+);
+
 -- Bytewise: % and _ are ordinary characters, and prefix.* reaches any depth.
 create function {schema}outbox_topic_matches(pattern text, topic text) returns boolean
     language sql immutable parallel safe as $$
@@ -175,26 +182,37 @@ $$;
 -- the search path is pinned, so that a producer's own objects can't stand in for ours.
 create function {schema}outbox_route_inserted() returns trigger
     language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    is_unattended boolean;
 begin
-    insert into {schema}outbox_delivery
-        (destination_id, event_seq, status, due_at, expires_at, tenant_id, partition_key)
-    select coalesce(route.destination_id, 0),
-           event.seq,
-           case when route.destination_id is null then 4 else 0 end,
-           least(greatest(event.available_at, {statement_now}), event.expires_at),
-           event.expires_at,
-           event.tenant_id,
-           event.partition_key
-    from inserted event
-    left join lateral (
-        -- Two patterns of one destination may match the same topic.
-        select distinct r.destination_id
-        from {schema}outbox_route r
-        where {schema}outbox_topic_matches(r.pattern, event.topic)
-    ) route on true;
+    with routed as (
+        insert into {schema}outbox_delivery
+            (destination_id, event_seq, status, due_at, expires_at, tenant_id, partition_key)
+        select coalesce(route.destination_id, 0),
+               event.seq,
+               case when route.destination_id is null then 4 else 0 end,
+               least(greatest(event.available_at, {statement_now}), event.expires_at),
+               event.expires_at,
+               event.tenant_id,
+               event.partition_key
+        from inserted event
+        left join lateral (
+            -- Two patterns of one destination may match the same topic.
+            select distinct r.destination_id
+            from {schema}outbox_route r
+            where {schema}outbox_topic_matches(r.pattern, event.topic)
+        ) route on true
+        returning destination_id
+    )
+    select exists (
+        select from routed
+        left join {schema}outbox_attention a using (destination_id)
+        where a.attended_until is null or a.attended_until <= {statement_now}
+    ) into is_unattended;
 
-    -- No payload: it has a limit of 8,000 bytes, and passing it would fail the producer's INSERT.
-    if found and exists (select from {schema}outbox_setting where name = 'wake' and value = 'notify') then
+    -- Only where no busy host looks anyway: notifying makes commits wait for each other. No payload: it
+    -- has a limit of 8,000 bytes, and passing it would fail the producer's INSERT.
+    if is_unattended and exists (select from {schema}outbox_setting where name = 'wake' and value = 'notify') then
         perform pg_notify('outbox_wake', '');
     end if;
     return null;

@@ -300,6 +300,14 @@ impl Store for Line {
         self.send("sweep", self.world.model.sweep(destinations, limit)).await
     }
 
+    async fn attend(&self, destinations: &[DestinationId], wait: Duration) -> StoreResult<bool> {
+        let effect = async {
+            self.world.attend(destinations, wait);
+            Ok(true)
+        };
+        self.send("attend", effect).await
+    }
+
     fn wait_for_wake<'life0, 'async_trait>(
         &'life0 self,
     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'async_trait>>

@@ -1,8 +1,8 @@
 //! One database, its producers and its lanes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outhaul::clock::Clock;
@@ -85,6 +85,8 @@ pub struct World {
     /// Wakes all hosts in their order. The model's own wake-up draws the order at random, and one
     /// seed would live several lives.
     pub commits: Notify,
+    /// Until when a host looks for a lane's deliveries by itself, by the database's clock.
+    attended: Mutex<BTreeMap<DestinationId, Timestamp>>,
 }
 
 impl World {
@@ -108,6 +110,7 @@ impl World {
             clock,
             next_event: AtomicU64::new(0),
             commits: Notify::new(),
+            attended: Mutex::default(),
         })
     }
 
@@ -157,14 +160,34 @@ impl World {
         });
         let seqs: Vec<_> = seqs.collect();
         self.watch.committed(&seqs, self.now());
-        self.commits.notify_waiters();
+        self.wake_hosts();
         seqs
     }
 
     pub fn commit(&self, transaction: MemoryTransaction, seqs: &[EventSeq]) {
         self.watch.committed(seqs, self.now());
         transaction.commit();
-        self.commits.notify_waiters();
+        self.wake_hosts();
+    }
+
+    /// Producers stay silent only while every lane is attended: which of them an event is for does
+    /// not matter here.
+    fn wake_hosts(&self) {
+        let attended = self.attended.lock().expect("not poisoned");
+        let is_silent = self.ids.iter().all(|id| attended.get(id).is_some_and(|until| *until > self.now()));
+        drop(attended);
+        if !is_silent {
+            self.commits.notify_waiters();
+        }
+    }
+
+    pub fn attend(&self, destinations: &[DestinationId], wait: Duration) {
+        let until = self.now().plus(wait);
+        let mut attended = self.attended.lock().expect("not poisoned");
+        for id in destinations {
+            let known = attended.entry(*id).or_insert(until);
+            *known = until.max(*known);
+        }
     }
 
     pub fn row(&self, id: DeliveryId) -> Row {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attention::Attention;
 use super::backoff::Backoff;
 use super::context::Context;
 use super::metrics::ByState;
@@ -30,6 +31,7 @@ async fn ask_for_ever(ctx: &Context) {
     // it knows.
     ctx.standing_is_known.cancelled().await;
     let mut backoff = Backoff::default();
+    let mut attention = Attention::default();
     let mut all_at = Duration::ZERO;
     loop {
         // The wake-up is armed before the question (by this call, not by the first poll). The other
@@ -47,6 +49,7 @@ async fn ask_for_ever(ctx: &Context) {
                     all_at = now + ctx.settings.poll;
                 }
                 ctx.questions.ask_at(all_at);
+                attention.pay(ctx).await;
             }
             Err(_) => ctx.questions.ask_after(backoff.next(ctx.clock.jitter()), &*ctx.clock),
         }

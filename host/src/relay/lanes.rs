@@ -131,6 +131,15 @@ impl LaneState {
         !inner.has_due
     }
 
+    /// Grows with each sign of something due.
+    pub fn signs(&self) -> u64 {
+        self.inner().signs
+    }
+
+    pub fn has_due(&self) -> bool {
+        self.inner().has_due
+    }
+
     pub fn in_flight(&self) -> u32 {
         let inner = self.inner();
         inner.in_flight + inner.reporting

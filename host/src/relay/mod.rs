@@ -13,6 +13,7 @@
 
 mod acknowledger;
 mod asker;
+mod attention;
 mod backoff;
 mod batch;
 mod call;

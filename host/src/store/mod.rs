@@ -120,6 +120,12 @@ pub trait Store: Send + Sync + 'static {
     /// left parked.
     async fn sweep(&self, destinations: &[DestinationId], limit: u32) -> StoreResult<Swept>;
 
+    /// Promises to look for due deliveries of these lanes by itself for `wait`, so that producers
+    /// need not wake this host for them meanwhile: each wake-up may cost them. Never shortens
+    /// another host's promise. Returns false where wake-ups cost producers nothing, or are off;
+    /// then nothing was promised.
+    async fn attend(&self, destinations: &[DestinationId], wait: Duration) -> StoreResult<bool>;
+
     /// Returns when something may have become due (a commit, a notification), or never. A floor
     /// of polling runs beside it, so a missed wake-up costs the poll interval and no event.
     /// The future is armed when the method is called, not when it is first polled: what commits

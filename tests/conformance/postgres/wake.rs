@@ -84,6 +84,50 @@ async fn s21_notifications_carry_no_payload_come_with_commits_only_and_can_be_tu
     assert_eq!(scene.claim_ids("host-a").await, ["long", "unheard"], "polling finds it");
 }
 
+#[tokio::test]
+async fn producers_stay_silent_while_a_host_looks_by_itself_and_only_for_its_lanes() {
+    let database = PostgresDatabase::open().await;
+    let scene = Scene::open(&database).await;
+    let config = vec![destination("shop", &["order.*"]), destination("mail", &["mail.*"])];
+    let registered = scene.store.register(&registration("host-a", "c2", config)).await.expect("register");
+    let shop = registered.destinations[0].1.expect("an id");
+    let mut listener = PgListener::connect(database.database().url()).await.expect("listen");
+    listener.listen("outbox_wake").await.expect("listen");
+    let is_heard = async |listener: &mut PgListener| {
+        run(&mut database.connection().await, "select pg_notify('outbox_wake', 'marker')").await;
+        let mut heard = Vec::new();
+        loop {
+            let payload = soon("the marker", listener.recv()).await.expect("recv").payload().to_owned();
+            if payload == "marker" {
+                return !heard.is_empty();
+            }
+            heard.push(payload);
+        }
+    };
+    let mail = |id: &str| outhaul::store::NewEvent { topic: "mail.sent".to_owned(), ..event(id) };
+    is_heard(&mut listener).await;
+
+    scene.at(100).await;
+    assert!(scene.store.attend(&[shop], Duration::from_secs(10)).await.expect("attend"));
+    scene.insert_ids(&["silent"]).await;
+    assert!(!is_heard(&mut listener).await, "a host looks for it");
+    scene.insert(&[mail("a")]).await;
+    assert!(is_heard(&mut listener).await, "nobody promised to look for this lane");
+    scene.insert(&[event("both"), mail("b")]).await;
+    assert!(is_heard(&mut listener).await, "one of the two lanes is not attended");
+    assert!(scene.store.attend(&[shop], Duration::from_secs(1)).await.expect("attend"));
+    scene.at(109).await;
+    scene.insert_ids(&["still silent"]).await;
+    assert!(!is_heard(&mut listener).await, "a shorter promise takes nothing back");
+    scene.at(110).await;
+    scene.insert_ids(&["loud"]).await;
+    assert!(is_heard(&mut listener).await, "the promise ran out by itself");
+
+    let quiet = PostgresOptions { wake: false, ..options(database.database().url()) };
+    let quiet = PostgresStore::open(&quiet).expect("open");
+    assert!(!quiet.attend(&[shop], Duration::from_secs(1)).await.expect("attend"), "nobody is called anyway");
+}
+
 /// A writer that tells when something was written.
 #[derive(Clone, Default)]
 struct Lines {

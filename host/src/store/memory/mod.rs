@@ -197,6 +197,10 @@ impl Store for MemoryStore {
         self.call("sweep", |model, now| Ok(model.sweep(destinations, limit, now)))
     }
 
+    async fn attend(&self, _: &[DestinationId], _: Duration) -> StoreResult<bool> {
+        Ok(false)
+    }
+
     // Written out, because an `async fn` would subscribe only when it is first polled.
     fn wait_for_wake<'life0, 'async_trait>(
         &'life0 self,

@@ -21,6 +21,22 @@ impl PostgresStore {
         Ok(destinations.iter().filter_map(find).collect())
     }
 
+    pub(super) async fn promise_to_look(
+        &self,
+        destinations: &[DestinationId],
+        wait: Duration,
+    ) -> StoreResult<()> {
+        let ids: Vec<i64> = destinations.iter().map(|id| id.0).collect();
+        let mut work = self.one().await?;
+        sqlx::query(self.statements.attend.clone())
+            .bind(ids)
+            .bind(wait_us(wait))
+            .execute(work.connection())
+            .await
+            .map_err(map)?;
+        work.done().await
+    }
+
     pub(super) async fn take_the_probe(
         &self,
         destination: DestinationId,

@@ -360,6 +360,14 @@ impl Store for PostgresStore {
         self.sweep_once(destinations, limit).await
     }
 
+    async fn attend(&self, destinations: &[DestinationId], wait: Duration) -> StoreResult<bool> {
+        if !self.wake.listens() {
+            return Ok(false);
+        }
+        self.bounded(self.promise_to_look(destinations, wait)).await?;
+        Ok(true)
+    }
+
     // Written out, because an `async fn` would subscribe only when it is first polled.
     fn wait_for_wake<'life0, 'async_trait>(
         &'life0 self,

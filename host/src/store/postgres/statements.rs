@@ -41,6 +41,7 @@ statements! {
     release = "release";
     payloads = "payloads";
     lanes = "lanes";
+    attend = "attend";
     now = "now";
     take_probe = "take_probe";
     pause_lane = "pause_lane";

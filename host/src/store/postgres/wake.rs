@@ -49,6 +49,11 @@ impl Wake {
         }
     }
 
+    /// Whether producers are asked to notify.
+    pub fn listens(&self) -> bool {
+        self.listens
+    }
+
     /// Something this process did may have become due.
     pub fn now(&self) {
         self.wakes.send_modify(|count| *count += 1);
