@@ -49,7 +49,9 @@ impl Attention {
             self.looks_until = ctx.clock.since_boot() + PROMISE + GRACE;
         }
         if ctx.clock.since_boot() < self.looks_until {
-            ctx.questions.ask_after(LOOK, &*ctx.clock);
+            // What is known to be due is claimed without a look, and asked for when it is used up.
+            let is_all_known = ctx.lanes().iter().all(|lane| lane.has_due());
+            ctx.questions.ask_after(if is_all_known { WINDOW } else { LOOK }, &*ctx.clock);
         }
     }
 
