@@ -43,22 +43,32 @@ func Deliver(event types.Event) result {
 	return resultOf(guarded(func() (types.Receipt, error) { return deliver(&event) }))
 }
 
-// DeliverBatch is the contract's optional `deliver-batch`.
+// As many events of a batch are under way at once. Fewer than the host's connections to one destination
+// (64 by default), since a request that waits for one can't be written.
+const underWay = 32
+
+// DeliverBatch is the contract's optional `deliver-batch`: one budget for all, and a result for each.
 func DeliverBatch(events []types.Event) []result {
 	collect()
-	finish := make([]func() (types.Receipt, error), len(events))
-	for i := range events {
-		request, err := guarded(func() (*Request, error) { return begin(&events[i]) })
-		finish[i] = func() (types.Receipt, error) {
-			if err != nil {
-				return types.Receipt{}, err
-			}
-			return receipt(request)
-		}
-	}
 	results := make([]result, len(events))
-	for i := range events {
-		results[i] = resultOf(guarded(finish[i]))
+	if len(events) == 0 {
+		return results
+	}
+	by := within(events[0].BudgetMs)
+	begun := make([]func() (types.Receipt, error), len(events))
+	for i := range len(events) + underWay {
+		if i < len(events) {
+			request, err := guarded(func() (*Request, error) { return begin(&events[i], by) })
+			begun[i] = func() (types.Receipt, error) {
+				if err != nil {
+					return types.Receipt{}, err
+				}
+				return receipt(request)
+			}
+		}
+		if done := i - underWay; done >= 0 {
+			results[done] = resultOf(guarded(begun[done]))
+		}
 	}
 	return results
 }

@@ -53,6 +53,24 @@ type deadline uint64
 
 func after(time time.Duration) deadline { return deadline(clock.Now() + uint64(time)) }
 
+// within is less than the call may take, so that there is time to report, and no more than the operator set.
+func within(budgetMs uint64) deadline {
+	budget := time.Duration(budgetMs) * time.Millisecond
+	margin := min(max(budget/20, 100*time.Millisecond), time.Second, budget/2)
+	most := budget - margin
+	if settings.Timeout > 0 {
+		return after(min(settings.Timeout, most))
+	}
+	return after(most)
+}
+
+func (at deadline) remaining() time.Duration {
+	if now := deadline(clock.Now()); now < at {
+		return time.Duration(at - now)
+	}
+	return 0
+}
+
 // wait returns once one of them is ready, or false once the time is up.
 func (at deadline) wait(pollables ...*io.Pollable) bool {
 	timer := clock.SubscribeInstant(uint64(at))
@@ -66,8 +84,7 @@ func (at deadline) wait(pollables ...*io.Pollable) bool {
 }
 
 // Post sends the request's head and body, and does not wait for the answer.
-func Post(target *url.URL, headers []Header, body []byte, timeout time.Duration) (*Request, error) {
-	deadline := after(timeout)
+func Post(target *url.URL, headers []Header, body []byte, deadline deadline) (*Request, error) {
 	// Without its length the body goes out in chunks, which some receivers do not take.
 	headers = append(headers, Header{"content-length", strconv.Itoa(len(body))})
 	request, err := prepare(target, headers)
@@ -76,7 +93,7 @@ func Post(target *url.URL, headers []Header, body []byte, timeout time.Duration)
 	}
 	outgoing := request.Body().Ok()
 	defer outgoing.Drop() // does nothing once it is finished
-	handled := handler.Handle(request, wit.Some(options(timeout)))
+	handled := handler.Handle(request, wit.Some(options(deadline.remaining())))
 	if handled.IsErr() {
 		return nil, explain(handled.Err(), target.Host)
 	}

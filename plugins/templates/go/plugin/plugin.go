@@ -45,15 +45,15 @@ func configure(settingsJSON string) error {
 }
 
 func deliver(event *types.Event) (types.Receipt, error) {
-	request, err := begin(event)
+	request, err := begin(event, within(event.BudgetMs))
 	if err != nil {
 		return types.Receipt{}, err
 	}
 	return receipt(request)
 }
 
-// begin sends the event. A batch begins all of its events before it waits for the first answer.
-func begin(event *types.Event) (*Request, error) {
+// begin sends the event. A batch begins several of its events before it waits for the first answer.
+func begin(event *types.Event, by deadline) (*Request, error) {
 	now := fmt.Sprint(time.Now().Unix())
 	headers := []Header{
 		{"content-type", event.ContentType},
@@ -69,7 +69,7 @@ func begin(event *types.Event) (*Request, error) {
 		}
 		headers = append(headers, Header{"webhook-signature", signature})
 	}
-	return Post(settings.URL, headers, event.Payload, timeout(event.BudgetMs))
+	return Post(settings.URL, headers, event.Payload, by)
 }
 
 // receipt waits for the answer.
@@ -86,17 +86,6 @@ func receipt(request *Request) (types.Receipt, error) {
 		receipt.Reference = wit.Some(text(answer.Location))
 	}
 	return receipt, nil
-}
-
-// timeout is less than the call may take, so that there is time to report, and no more than the operator set.
-func timeout(budgetMs uint64) time.Duration {
-	budget := time.Duration(budgetMs) * time.Millisecond
-	margin := min(max(budget/20, 100*time.Millisecond), time.Second, budget/2)
-	most := budget - margin
-	if settings.Timeout > 0 {
-		return min(settings.Timeout, most)
-	}
-	return most
 }
 
 // signature is as standardwebhooks.com has it: one for each of the secret's keys, so that receivers can rotate.

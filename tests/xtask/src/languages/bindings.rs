@@ -71,16 +71,20 @@ fn install() -> Result<PathBuf> {
     Ok(folder.join("bin"))
 }
 
-/// FNV-1a over the WIT's paths and contents. It is committed, so it can't be the standard library's
-/// hash, which may change with the compiler.
+/// FNV-1a over the WIT's paths and lines, without comments. It is committed, so it can't be the standard
+/// library's hash, which may change with the compiler.
 fn digest(files: &BTreeMap<PathBuf, Vec<u8>>) -> String {
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
-    let wit = files.iter().filter(|(path, _)| path.starts_with("wit"));
-    for (path, content) in wit {
-        let path = path.to_string_lossy();
-        for &byte in path.as_bytes().iter().chain(&[0]).chain(content).chain(&[0]) {
+    let mut add = |text: &str| {
+        for &byte in text.as_bytes().iter().chain(&[0]) {
             digest = (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
+    };
+    for (path, content) in files.iter().filter(|(path, _)| path.starts_with("wit")) {
+        add(&path.to_string_lossy());
+        let text = String::from_utf8_lossy(content);
+        let lines = text.lines().map(str::trim);
+        lines.filter(|line| !line.is_empty() && !line.starts_with("//")).for_each(&mut add);
     }
     format!("{digest:016x}\n")
 }

@@ -106,7 +106,7 @@ func delivered(reference string) (types.Receipt, error) {
 }
 
 // A batch's events are delivered one after the other.
-func begin(event *types.Event) (*Request, error) {
+func begin(event *types.Event, _ deadline) (*Request, error) {
 	_, err := deliver(event)
 	return nil, err
 }
