@@ -107,7 +107,7 @@ async fn one_call_us(plugin: &dyn Deliver, calls: u32) -> Result<f64> {
 
 /// A call that reads its event and answers, without a request.
 async fn no_ops(common: &Common, calls: u32) -> Result<()> {
-    for name in ["hostile-python", "hostile-js"] {
+    for name in ["hostile-go", "hostile-c", "hostile-python", "hostile-js"] {
         let component = common.guests.join(format!("{name}.wasm"));
         if !component.is_file() {
             continue;
