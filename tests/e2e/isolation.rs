@@ -11,6 +11,7 @@ use crate::receiver::Receiver;
 on_both!(
     s6_guests_that_spin_on_every_thread_stop_no_renewal_of_another_lane,
     s9_one_of_a_hundred_destinations_hangs_and_the_others_deliver,
+    what_a_plugin_asks_for_in_vain_is_counted_and_logged_by_name,
 );
 
 async fn s6_guests_that_spin_on_every_thread_stop_no_renewal_of_another_lane(scene: Scene) {
@@ -72,4 +73,27 @@ async fn s9_one_of_a_hundred_destinations_hangs_and_the_others_deliver(scene: Sc
     until_delivered(&stores, (HEALTHY + 1) * EVENTS).await;
     host.stop();
     assert!(deliveries(&stores).await.iter().all(|row| row.attempts == 1 && row.lost == 0));
+}
+
+async fn what_a_plugin_asks_for_in_vain_is_counted_and_logged_by_name(scene: Scene) {
+    const EVENTS: usize = 3;
+    scene.migrate().await;
+    let prying = format!(
+        "[destination.prying]\ncomponent = \"{}\"\ntopics = [\"*\"]\nsettings = {{ misdeed = \"connect-tcp\" }}\n",
+        guest("hostile").display()
+    );
+    let config = scene.write_config(&prying);
+    let mut host = Host::start(&config);
+    scene.producer().await.insert("order.created", "o", EVENTS).await;
+    let told = host.wait_for_record("a plugin asked for what is not granted");
+    assert_eq!(told["fields"]["destination"], "prying");
+    assert_eq!(told["fields"]["capability"], "sockets");
+    assert_eq!(told["fields"]["fix"], "add  allow = { tcp = [\"host:port\"] }  to [destination.prying]");
+    until_delivered(&scene.stores().await, EVENTS).await;
+    let (status, text) = host.get("/metrics").await;
+    assert_eq!(status, 200);
+    let line = format!("outhaul_denied_total{{destination=\"prying\",capability=\"sockets\"}} {EVENTS}");
+    assert!(text.contains(&line), "{text}");
+    assert!(text.contains("outhaul_denied_total{destination=\"prying\",capability=\"net\"} 0"), "{text}");
+    host.stop();
 }

@@ -61,7 +61,7 @@ async fn an_origin_that_is_not_granted_is_denied_and_counted() {
         let outcome = get(&other, &url).await;
         assert!(retry_message(&outcome).contains("HttpRequestDenied"), "{url}: {outcome:?}");
     }
-    assert_eq!((lane.stats().http_origins_denied, other.stats().http_origins_denied), (1, 5));
+    assert_eq!((lane.denied("http"), other.denied("http")), (1, 5));
     assert_eq!(server.connections(), 0);
 }
 
@@ -82,7 +82,7 @@ async fn s26_every_spelling_of_a_loopback_address_is_refused_when_dialled() {
         let outcome = get(&lane, &origin).await;
         let message = retry_message(&outcome);
         assert!(message.contains("DestinationIpProhibited"), "{host}: {message}");
-        assert!(lane.stats().http_addresses_denied >= 1, "{host}");
+        assert!(lane.denied("http") >= 1, "{host}");
     }
     assert_eq!(server.connections(), 0);
 }

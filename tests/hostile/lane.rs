@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use crate::names::Names;
 use bytes::Bytes;
 use outhaul::clock::SystemClock;
 use outhaul::domain::{Detail, Event, EventSeq, Fence, HostFailure, Outcome, Timestamp};
-use outhaul::plugin::spec::{HttpGrant, Limits, PluginSpec, SecretGrant, SecretSource};
+use outhaul::plugin::spec::{HttpGrant, PluginSpec, SecretGrant, SecretSource};
 use outhaul::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot};
 use outhaul_tests::guests::guest;
 use tokio::sync::{RwLock, RwLockReadGuard};
@@ -27,26 +28,19 @@ pub fn settings() -> RuntimeSettings {
     let mut settings = RuntimeSettings::new(clock);
     settings.cache_dir = Some(CACHE.path().to_owned());
     settings.guest_threads = GUEST_THREADS;
+    settings.resolver = Arc::new(Names);
     settings
 }
 
 pub struct Lane {
+    pub destination: String,
     pub plugin: Arc<LoadedPlugin>,
     _among_others: RwLockReadGuard<'static, ()>,
 }
 
 /// A spec to be changed by the test. Its name is unique, so that its log lines can be told apart.
 pub fn spec(component: &str) -> PluginSpec {
-    PluginSpec {
-        destination: format!("lane-{}", uuid::Uuid::new_v4().simple()),
-        component: guest(component),
-        sha256: None,
-        settings_json: "{}".to_owned(),
-        concurrency: 1,
-        limits: Limits::default(),
-        http: Vec::new(),
-        secrets: Default::default(),
-    }
+    PluginSpec::bare(format!("lane-{}", uuid::Uuid::new_v4().simple()), guest(component))
 }
 
 pub async fn hostile(change: impl FnOnce(&mut PluginSpec)) -> Lane {
@@ -66,8 +60,9 @@ pub async fn load_error(spec: PluginSpec) -> LoadError {
 impl Lane {
     pub async fn load(spec: PluginSpec) -> Self {
         let among_others = PROCESS.read().await;
+        let destination = spec.destination.clone();
         let plugin = RUNTIME.load(spec).await.unwrap_or_else(|error| panic!("{error}"));
-        Self { plugin, _among_others: among_others }
+        Self { destination, plugin, _among_others: among_others }
     }
 
     pub async fn call(&self, misdeed: &str) -> Outcome {
@@ -76,6 +71,12 @@ impl Lane {
 
     pub async fn call_with(&self, misdeed: &str, parameters: &[(&str, &str)]) -> Outcome {
         self.plugin.deliver(call(misdeed, parameters)).await
+    }
+
+    /// How often `capability` was asked for and denied.
+    pub fn denied(&self, capability: &str) -> u64 {
+        let found = self.plugin.denied().into_iter().find(|(name, _)| *name == capability);
+        found.unwrap_or_else(|| panic!("{capability} is no capability")).1
     }
 
     pub fn stats(&self) -> StatsSnapshot {

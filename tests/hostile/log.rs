@@ -32,14 +32,14 @@ impl MakeWriter<'_> for Capture {
     }
 }
 
-fn capture() -> MutexGuard<'static, Vec<u8>> {
+pub fn capture() -> MutexGuard<'static, Vec<u8>> {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| tracing_subscriber::fmt().json().with_writer(|| Capture).init());
     WRITTEN.lock().unwrap()
 }
 
 /// The records of one destination. Every line of the log must be a record of its own.
-fn records(destination: &str) -> Vec<Value> {
+pub fn records(destination: &str) -> Vec<Value> {
     let written = capture();
     std::str::from_utf8(&written)
         .expect("the log is UTF-8")

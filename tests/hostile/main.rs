@@ -4,12 +4,17 @@
 mod aside;
 mod batch;
 mod budget;
+mod denied;
 mod describe;
 mod http;
 mod lane;
 mod limits;
 mod load;
 mod log;
+mod names;
+mod net;
+mod net_tls;
 mod replace;
 mod secrets;
+mod sockets;
 mod tls;

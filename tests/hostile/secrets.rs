@@ -93,7 +93,7 @@ async fn what_is_not_granted_is_denied_with_the_lines_to_add() {
         }
         assert!(!reference(&outcome).contains("short"), "the key is in the message");
     }
-    assert_eq!(lane.stats().secrets_denied, 2);
+    assert_eq!(lane.denied("secret"), 2);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::guests::{self, guest};
 use bytes::Bytes;
 use outhaul::clock::SystemClock;
 use outhaul::domain::{Detail, Event, EventSeq, Fence, Outcome, Timestamp};
-use outhaul::plugin::spec::{HttpGrant, Limits, PluginSpec, SecretGrant, SecretSource};
+use outhaul::plugin::spec::{HttpGrant, PluginSpec, SecretGrant, SecretSource};
 use outhaul::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot};
 use serde_json::Value;
 
@@ -33,16 +33,9 @@ pub fn http(settings: Value) -> Plan {
 
 impl Plan {
     pub fn of(component: &str, settings: Value) -> Self {
-        let spec = PluginSpec {
-            destination: format!("{component}-{}", uuid::Uuid::new_v4().simple()),
-            component: guest(component),
-            sha256: None,
-            settings_json: settings.to_string(),
-            concurrency: 1,
-            limits: Limits::default(),
-            http: Vec::new(),
-            secrets: Default::default(),
-        };
+        let name = format!("{component}-{}", uuid::Uuid::new_v4().simple());
+        let spec =
+            PluginSpec { settings_json: settings.to_string(), ..PluginSpec::bare(name, guest(component)) };
         Self { spec }
     }
 

@@ -7,5 +7,6 @@ pub mod harness;
 pub mod http;
 pub mod postgres;
 pub mod receiver;
+pub mod tcp;
 pub mod tls;
 pub mod verifiers;

@@ -3,9 +3,10 @@
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use super::describe::Description;
+use super::describe::{Description, Need};
 use super::exports::Exports;
 use super::needs::{self, Capability};
+use super::spec::PluginSpec;
 
 /// Packages this host offers to every plugin, with the version it has.
 const OFFERED: [(&str, &str); 10] = [
@@ -121,21 +122,24 @@ fn check_import(name: &str) -> Result<Option<Capability>, String> {
     }
 }
 
-/// Refuses what is imported and not granted, unless the plugin says that it works without it.
+/// Refuses what is imported and not granted, unless the plugin says that it works without it. Of a
+/// plugin that does not say what it needs, any grant will do.
 pub fn check_gated(
     gated: &[Capability],
     said: &Result<Option<Description>, String>,
-    destination: &str,
+    spec: &PluginSpec,
 ) -> Result<(), String> {
     let needs = said.iter().flatten().flat_map(|description| &description.needs);
     for capability in gated {
         let mut of_it = needs.clone().filter(|need| need.capability == capability.as_str()).peekable();
-        let required = of_it.clone().find(|need| !need.optional);
-        if of_it.peek().is_some() && required.is_none() {
+        let is_missing = |need: &&Need| !need.optional && !needs::is_granted(*capability, &need.name, spec);
+        let required = of_it.clone().find(is_missing);
+        let is_said = of_it.peek().is_some();
+        if required.is_none() && (is_said || needs::is_granted(*capability, "", spec)) {
             continue;
         }
         let name = required.map_or("", |need| need.name.as_str());
-        let lines = needs::lines(*capability, name, destination);
+        let lines = needs::lines(*capability, name, &spec.destination);
         let why = said.as_ref().err().map(|problem| format!("; {problem}")).unwrap_or_default();
         return Err(format!(
             "the component imports outhaul:{}, which this destination is not granted; {lines}; or build the \
@@ -259,15 +263,21 @@ mod tests {
         Ok(Some(Description { needs: needs.collect(), ..Description::default() }))
     }
 
+    fn bare(destination: &str) -> PluginSpec {
+        PluginSpec::bare(destination, "plugin.wasm")
+    }
+
     #[test]
     fn an_import_that_config_must_grant_is_refused_with_the_lines_to_add() {
         assert_eq!(check_import("outhaul:sql/sql@0.1.0"), Ok(Some(Capability::Sql)));
-        let error = check_gated(&[Capability::Sql], &Ok(None), "stock").unwrap_err();
+        let error = check_gated(&[Capability::Sql], &Ok(None), &bare("stock")).unwrap_err();
         assert!(error.contains("outhaul:sql") && error.contains("[destination.stock]"), "{error}");
         assert!(error.contains("[sql.DATABASE]"), "{error}");
-        let error = check_gated(&[Capability::Net], &saying(&[("net", "broker", false)]), "bus").unwrap_err();
+        let error =
+            check_gated(&[Capability::Net], &saying(&[("net", "broker", false)]), &bare("bus")).unwrap_err();
         assert!(error.contains("[destination.bus.net.broker]"), "{error}");
-        let error = check_gated(&[Capability::Net], &Err("describe: it trapped".into()), "bus").unwrap_err();
+        let error =
+            check_gated(&[Capability::Net], &Err("describe: it trapped".into()), &bare("bus")).unwrap_err();
         assert!(error.contains("describe: it trapped"), "{error}");
         let error = check_import("outhaul:net/net@0.2.0").unwrap_err();
         assert!(error.contains("outhaul:net 0.2.0"), "{error}");
@@ -276,10 +286,24 @@ mod tests {
     #[test]
     fn an_import_loads_without_a_grant_where_every_need_of_it_is_optional() {
         let gated = [Capability::Net];
-        assert_eq!(check_gated(&gated, &saying(&[("net", "a", true), ("net", "b", true)]), "d"), Ok(()));
+        assert_eq!(
+            check_gated(&gated, &saying(&[("net", "a", true), ("net", "b", true)]), &bare("d")),
+            Ok(())
+        );
         for needs in [&[("net", "a", true), ("net", "b", false)][..], &[("sql", "a", true)], &[]] {
-            assert!(check_gated(&gated, &saying(needs), "d").is_err(), "{needs:?}");
+            assert!(check_gated(&gated, &saying(needs), &bare("d")).is_err(), "{needs:?}");
         }
+    }
+
+    #[test]
+    fn an_import_loads_with_the_grants_it_needs_and_with_any_if_it_does_not_say() {
+        let mut spec = bare("bus");
+        let grant = crate::plugin::spec::NetGrant { address: "broker:4222".into(), ..Default::default() };
+        spec.net.insert("broker".into(), grant);
+        assert_eq!(check_gated(&[Capability::Net], &Ok(None), &spec), Ok(()));
+        assert_eq!(check_gated(&[Capability::Net], &saying(&[("net", "broker", false)]), &spec), Ok(()));
+        let error = check_gated(&[Capability::Net], &saying(&[("net", "other", false)]), &spec).unwrap_err();
+        assert!(error.contains("[destination.bus.net.other]"), "{error}");
     }
 
     #[test]

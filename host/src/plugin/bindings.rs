@@ -13,14 +13,12 @@ pub use self::outhaul::delivery::types;
 pub use self::outhaul::log::log;
 pub use self::outhaul::secrets::secrets;
 
-// The shared types have no functions; the linker asks for the trait all the same.
-impl types::Host for super::state::GuestState {}
-
+/// Connections, which only config grants.
 pub mod net {
     wasmtime::component::bindgen!({
         path: ["../wit/deps/io.wit", "../wit/net"],
         world: "outhaul:net/with-net",
-        imports: { default: trappable },
+        imports: { default: async | trappable },
         with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
         require_store_data_send: true,
     });
@@ -28,6 +26,10 @@ pub mod net {
     pub use self::outhaul::net::net::{ConnectError, Host, add_to_linker};
 }
 
+// The shared types have no functions; the linker asks for the trait all the same.
+impl types::Host for super::state::GuestState {}
+
+/// Databases, which this version grants to none.
 pub mod sql {
     wasmtime::component::bindgen!({
         path: "../wit/sql",

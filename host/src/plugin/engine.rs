@@ -10,6 +10,7 @@ use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, EngineWeak};
 
 use super::cache::CompileCache;
+use super::capability::dial::{SharedResolver, SystemResolver};
 use super::state::{self, GuestState};
 use crate::clock::SharedClock;
 
@@ -25,12 +26,15 @@ pub struct RuntimeSettings {
     /// Threads guests run on, apart from those of renewals, acknowledgements and health.
     pub guest_threads: usize,
     pub clock: SharedClock,
+    /// Names to addresses, for everything plugins connect to.
+    pub resolver: SharedResolver,
 }
 
 impl RuntimeSettings {
     pub fn new(clock: SharedClock) -> Self {
         let guest_threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Self { cache_dir: None, tick: Duration::from_millis(10), guest_threads, clock }
+        let (tick, resolver) = (Duration::from_millis(10), Arc::new(SystemResolver));
+        Self { cache_dir: None, tick, guest_threads, clock, resolver }
     }
 }
 
@@ -48,6 +52,7 @@ pub(super) struct Inner {
     /// Held by the one that compiles.
     pub compiling: Mutex<()>,
     pub clock: SharedClock,
+    pub resolver: SharedResolver,
     pub guests: GuestThreads,
     ticker_stops: Arc<AtomicBool>,
 }
@@ -61,8 +66,9 @@ impl Runtime {
         let ticker_stops = Arc::new(AtomicBool::new(false));
         start_ticker(engine.weak(), settings.tick, ticker_stops.clone())?;
         let cache = settings.cache_dir.and_then(|dir| CompileCache::open(dir, &engine));
-        let (clock, compiling) = (settings.clock, Mutex::default());
-        let inner = Inner { engine, linker, cache, compiling, clock, guests, ticker_stops };
+        let RuntimeSettings { clock, resolver, .. } = settings;
+        let compiling = Mutex::default();
+        let inner = Inner { engine, linker, cache, compiling, clock, resolver, guests, ticker_stops };
         Ok(Self { inner: Arc::new(inner) })
     }
 }

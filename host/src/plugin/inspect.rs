@@ -7,7 +7,7 @@ use super::describe::{self, Description};
 use super::engine::Runtime;
 use super::exports::Exports;
 use super::load::{self, LoadProblem};
-use super::spec::{Limits, PluginSpec};
+use super::spec::PluginSpec;
 
 /// What a component is and says.
 #[derive(Clone, Debug)]
@@ -30,16 +30,7 @@ impl Runtime {
     /// Compiles a component and asks it what it is, as loading would, but without a destination.
     /// Fails where it could be loaded for none.
     pub async fn inspect(&self, component: &Path) -> Result<Inspection, LoadProblem> {
-        let spec = Arc::new(PluginSpec {
-            destination: "inspect".to_owned(),
-            component: component.to_owned(),
-            sha256: None,
-            settings_json: "{}".to_owned(),
-            concurrency: 1,
-            limits: Limits::default(),
-            http: Vec::new(),
-            secrets: Default::default(),
-        });
+        let spec = Arc::new(PluginSpec::bare("inspect", component));
         let prepared = load::prepared(&self.inner, &spec).await?;
         let bytes = std::fs::metadata(component).map_or(0, |found| found.len());
         let (exports, imports) = (prepared.exports.clone(), prepared.imports.clone());

@@ -7,10 +7,12 @@ use std::sync::{Arc, PoisonError};
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
+use super::capability::denials::Denials;
 use super::capability::http::HttpClient;
 use super::capability::log::LaneLog;
+use super::capability::net::Endpoints;
 use super::capability::secrets::Secrets;
-use super::capability::ungranted::Ungranted;
+use super::capability::sockets::Sockets;
 use super::engine::{Inner, Runtime};
 use super::exports::Contract;
 use super::instance::{CreateError, Instance};
@@ -86,7 +88,7 @@ async fn load(runtime: Arc<Inner>, spec: PluginSpec) -> Result<Arc<LoadedPlugin>
             "what the plugin says of itself can't be used"
         );
     }
-    asks::check_gated(&prepared.gated, &said, &spec.destination).map_err(LoadProblem::Contract)?;
+    asks::check_gated(&prepared.gated, &said, &spec).map_err(LoadProblem::Contract)?;
     let parts = Arc::new(granted(&runtime, &prepared, spec.clone()).await?);
     let first = first_instance(&runtime, parts.clone()).await?;
     Ok(Arc::new(LoadedPlugin::new(runtime, parts, &spec, first, said)))
@@ -137,9 +139,14 @@ fn grant(
     spec: &PluginSpec,
 ) -> Result<Parts, LoadProblem> {
     let stats = Arc::new(Stats::default());
-    let secrets =
-        Secrets::read(&spec.destination, &spec.secrets, stats.clone()).map_err(LoadProblem::Grant)?;
-    let http = HttpClient::new(spec, stats.clone(), runtime.clock.clone()).map_err(LoadProblem::Grant)?;
+    let denials = Arc::new(Denials::new(spec.destination.clone()));
+    let (resolver, clock) = (&runtime.resolver, &runtime.clock);
+    let secrets = Secrets::read(&spec.secrets, denials.clone()).map_err(LoadProblem::Grant)?;
+    let http = HttpClient::new(spec, stats.clone(), denials.clone(), resolver.clone(), clock.clone())
+        .map_err(LoadProblem::Grant)?;
+    let endpoints = Endpoints::new(spec, stats.clone(), denials.clone(), resolver.clone(), clock.clone())
+        .map_err(LoadProblem::Grant)?;
+    let sockets = Sockets::new(spec, denials.clone(), resolver.clone()).map_err(LoadProblem::Grant)?;
     let log = LaneLog::new(
         spec.destination.clone(),
         spec.limits.log_line_bytes,
@@ -155,8 +162,10 @@ fn grant(
         contract,
         log: Arc::new(log),
         secrets: Arc::new(secrets),
-        ungranted: Arc::new(Ungranted::new(spec.destination.clone(), stats.clone())),
         http: Arc::new(http),
+        endpoints: Arc::new(endpoints),
+        sockets: Arc::new(sockets),
+        denials,
         stats,
         clock: runtime.clock.clone(),
     })

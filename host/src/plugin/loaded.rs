@@ -5,10 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::bindings::types::SettingsProblem;
+use super::capability::denials::Denials;
 use super::capability::http::HttpClient;
 use super::capability::log::LaneLog;
+use super::capability::net::Endpoints;
 use super::capability::secrets::Secrets;
-use super::capability::ungranted::Ungranted;
+use super::capability::sockets::Sockets;
 use super::describe::Description;
 use super::engine::Inner;
 use super::exports::{Contract, Exports};
@@ -30,8 +32,10 @@ pub struct Parts {
     pub contract: Contract,
     pub log: Arc<LaneLog>,
     pub secrets: Arc<Secrets>,
-    pub ungranted: Arc<Ungranted>,
     pub http: Arc<HttpClient>,
+    pub endpoints: Arc<Endpoints>,
+    pub sockets: Arc<Sockets>,
+    pub denials: Arc<Denials>,
     pub stats: Arc<Stats>,
     pub clock: SharedClock,
 }
@@ -104,6 +108,11 @@ impl LoadedPlugin {
         });
         // The host is stopping otherwise, and the instances with it.
         let _ = retired.await;
+    }
+
+    /// How often each capability was asked for and denied, by the capability's name.
+    pub fn denied(&self) -> Vec<(&'static str, u64)> {
+        self.pool.parts.denials.counts()
     }
 
     /// Instances waiting for a call.

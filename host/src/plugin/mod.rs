@@ -8,6 +8,7 @@ mod capability;
 mod convert;
 mod deliver;
 mod describe;
+mod endpoint;
 mod engine;
 mod exports;
 mod inspect;
@@ -24,8 +25,10 @@ mod text;
 mod tick;
 mod unloaded;
 
+pub use capability::dial::{Resolve, SharedResolver};
 pub use deliver::{BatchLimits, Call, Deliver};
 pub use describe::{Description, Need};
+pub use endpoint::{AddressPattern, HostPort};
 pub use engine::{Runtime, RuntimeSettings};
 pub use exports::Exports;
 pub use inspect::Inspection;

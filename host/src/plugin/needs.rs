@@ -55,14 +55,16 @@ pub fn ungranted(description: &Description, spec: &PluginSpec) -> Vec<Missing> {
 }
 
 /// A need without a name is met by any grant of its kind: the settings say which it will be.
-fn is_granted(capability: Capability, name: &str, spec: &PluginSpec) -> bool {
+pub fn is_granted(capability: Capability, name: &str, spec: &PluginSpec) -> bool {
     match capability {
         Capability::Http if name.is_empty() => !spec.http.is_empty(),
         Capability::Http => spec.http.iter().any(|grant| same_origin(&grant.origin, name)),
         Capability::Secret if name.is_empty() => !spec.secrets.is_empty(),
         Capability::Secret => spec.secrets.contains_key(name),
-        // This version grants neither.
-        Capability::Net | Capability::Sql => false,
+        Capability::Net if name.is_empty() => !spec.net.is_empty(),
+        Capability::Net => spec.net.contains_key(name),
+        // This version grants none.
+        Capability::Sql => false,
     }
 }
 
@@ -80,8 +82,7 @@ pub fn lines(capability: Capability, name: &str, destination: &str) -> String {
             or("SECRET")
         ),
         Capability::Net => format!(
-            "add a section [destination.{destination}.net.{}] with  address = \"host:port\"  in a version of \
-             Outhaul that can grant it (this one can't yet)",
+            "add a section [destination.{destination}.net.{}] with  address = \"host:port\"",
             or("ENDPOINT")
         ),
         Capability::Sql => {
@@ -104,7 +105,7 @@ fn key(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::spec::{HttpGrant, Limits, SecretGrant};
+    use crate::plugin::spec::{HttpGrant, SecretGrant};
 
     fn need(capability: &str, name: &str) -> Need {
         Need { capability: capability.into(), name: name.into(), optional: false, purpose: String::new() }
@@ -113,12 +114,6 @@ mod tests {
     fn spec() -> PluginSpec {
         let secret = SecretGrant { keys: Vec::new(), uses: Vec::new() };
         PluginSpec {
-            destination: "hook".into(),
-            component: "http.wasm".into(),
-            sha256: None,
-            settings_json: "{}".into(),
-            concurrency: 1,
-            limits: Limits::default(),
             http: vec![HttpGrant {
                 origin: "https://a.example".into(),
                 headers: Vec::new(),
@@ -127,6 +122,7 @@ mod tests {
                 client_cert: None,
             }],
             secrets: [("signing".to_owned(), secret)].into(),
+            ..PluginSpec::bare("hook", "http.wasm")
         }
     }
 

@@ -19,12 +19,37 @@ pub struct PluginSpec {
     pub limits: Limits,
     pub http: Vec<HttpGrant>,
     pub secrets: BTreeMap<String, SecretGrant>,
+    /// Endpoints by the names the plugin knows them by.
+    pub net: BTreeMap<String, NetGrant>,
+    pub sockets: Option<SocketsGrant>,
 }
 
 impl PluginSpec {
+    /// A component with the default limits and no grant at all.
+    pub fn bare(destination: impl Into<String>, component: impl Into<PathBuf>) -> Self {
+        Self {
+            destination: destination.into(),
+            component: component.into(),
+            sha256: None,
+            settings_json: "{}".to_owned(),
+            concurrency: 1,
+            limits: Limits::default(),
+            http: Vec::new(),
+            secrets: BTreeMap::new(),
+            net: BTreeMap::new(),
+            sockets: None,
+        }
+    }
+
     /// The same, without anything the operator grants.
     pub(super) fn without_grants(&self) -> Self {
-        Self { http: Vec::new(), secrets: BTreeMap::new(), ..self.clone() }
+        Self {
+            http: Vec::new(),
+            secrets: BTreeMap::new(),
+            net: BTreeMap::new(),
+            sockets: None,
+            ..self.clone()
+        }
     }
 }
 
@@ -56,6 +81,7 @@ pub struct Limits {
     /// A receipt's reference; the rest is cut.
     pub reference_bytes: usize,
     pub http: HttpLimits,
+    pub net: NetLimits,
 }
 
 /// Bounds of one outgoing request; past any of them the request fails inside the guest.
@@ -74,6 +100,16 @@ pub struct HttpLimits {
     pub idle: Duration,
 }
 
+/// Bounds of connections to endpoints; past any of them the guest is told in a `connect-error`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetLimits {
+    /// Of resolving and connecting together.
+    pub connect: Duration,
+    pub tls: Duration,
+    /// Open ones of one instance.
+    pub connections: u32,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -90,7 +126,14 @@ impl Default for Limits {
             text_bytes: 2 << 10,
             reference_bytes: 1 << 10,
             http: HttpLimits::default(),
+            net: NetLimits::default(),
         }
+    }
+}
+
+impl Default for NetLimits {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(5), tls: Duration::from_secs(5), connections: 16 }
     }
 }
 
@@ -122,6 +165,32 @@ pub struct HttpGrant {
     /// Trust these roots instead of the system's.
     pub roots: Option<PathBuf>,
     pub client_cert: Option<ClientCert>,
+}
+
+/// An endpoint the plugin may connect to by its name.
+#[derive(Clone, Debug, Default)]
+pub struct NetGrant {
+    /// `host:port`.
+    pub address: String,
+    pub tls: bool,
+    /// Further addresses it may lead to: `host:port` or `*.domain:port`.
+    pub also: Vec<String>,
+    /// It may be at a private, loopback or link-local address.
+    pub private: bool,
+    /// Trust these roots instead of the system's.
+    pub roots: Option<PathBuf>,
+    pub client_cert: Option<ClientCert>,
+}
+
+/// What a plugin may reach by sockets of its own.
+#[derive(Clone, Debug, Default)]
+pub struct SocketsGrant {
+    /// `host:port` each.
+    pub tcp: Vec<String>,
+    /// The plugin may ask for the addresses of the names in `tcp`.
+    pub resolve: bool,
+    /// They may be private, loopback or link-local addresses.
+    pub private: bool,
 }
 
 #[derive(Clone, Debug)]

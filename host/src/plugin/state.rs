@@ -8,11 +8,15 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use super::bindings::DestinationFull;
+use super::bindings::{self, DestinationFull};
+use super::capability::denials::Denials;
 use super::capability::http::{self, HttpHooks};
 use super::capability::log::{GuestLog, StdStream};
+use super::capability::net::{Endpoints, OpenConnections};
+use super::capability::nothing;
 use super::capability::secrets::Secrets;
-use super::capability::ungranted::{self, Ungranted};
+use super::capability::sockets::{self, Sockets};
+use super::capability::ungranted;
 use super::limits::Limiter;
 use super::loaded::Parts;
 use super::spec::Limits;
@@ -34,10 +38,24 @@ pub struct GuestState {
     pub limits: Arc<Limits>,
     pub log: Arc<GuestLog>,
     pub secrets: Arc<Secrets>,
-    pub ungranted: Arc<Ungranted>,
+    pub endpoints: Arc<Endpoints>,
+    pub connections: OpenConnections,
+    pub sockets_grant: Arc<Sockets>,
+    pub denials: Arc<Denials>,
     clock: SharedClock,
     /// In time since boot; past it the guest is interrupted at the next tick.
     deadline: Duration,
+}
+
+impl GuestState {
+    /// When the call ends (since boot).
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    pub fn table(&mut self) -> &mut ResourceTable {
+        &mut self.table
+    }
 }
 
 impl WasiView for GuestState {
@@ -57,8 +75,13 @@ impl WasiHttpView for GuestState {
 pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    linker.allow_shadowing(true);
+    nothing::add_to_linker(&mut linker)?;
+    sockets::add_to_linker(&mut linker)?;
+    linker.allow_shadowing(false);
     http::add_to_linker(&mut linker)?;
     ungranted::add_to_linker(&mut linker)?;
+    bindings::net::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     DestinationFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     Ok(linker)
 }
@@ -70,7 +93,7 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
     let mut wasi = WasiCtx::builder();
     wasi.stdout(log.stream(StdStream::Out)).stderr(log.stream(StdStream::Err));
     wasi.max_random_size(RANDOM_BYTES_MAX);
-    wasi.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
+    parts.sockets.configure(&mut wasi);
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles as usize);
     let mut http_ctx = WasiHttpCtx::new();
@@ -85,7 +108,10 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
         limiter: Limiter::new(limits.memory_bytes, limits.table_elements),
         log,
         secrets: parts.secrets.clone(),
-        ungranted: parts.ungranted.clone(),
+        endpoints: parts.endpoints.clone(),
+        connections: OpenConnections::default(),
+        sockets_grant: parts.sockets.clone(),
+        denials: parts.denials.clone(),
         clock: parts.clock.clone(),
         deadline,
     };

@@ -63,14 +63,11 @@ counters! {
     instances_dropped,
     http_requests,
     http_connections_opened,
-    /// Requests to origins that are not granted.
-    http_origins_denied,
-    /// Addresses refused at dial time.
-    http_addresses_denied,
-    /// Secrets, or uses of them, that are not granted.
-    secrets_denied,
-    /// Endpoints and databases asked for by a plugin that is granted none.
-    capabilities_denied,
+    net_connections_opened,
+    /// Connections to endpoints that could not be made.
+    net_connections_failed,
+    net_bytes_sent,
+    net_bytes_received,
     log_lines,
     log_lines_dropped,
 }

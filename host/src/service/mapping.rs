@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::config::file::{ConfigFile, Destination, HttpLimits, Limits, OnDead, OrderBy};
+use super::config::file::{
+    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Limits, OnDead, OrderBy,
+};
 use super::config::{Config, digest};
 use crate::domain::RetryPolicy;
 use crate::plugin::spec;
@@ -81,10 +83,7 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
         headers: origin.headers.iter().map(|(name, secret)| (name.clone(), secret.source())).collect(),
         private: origin.private,
         roots: origin.roots.clone(),
-        client_cert: origin
-            .client_cert
-            .as_ref()
-            .map(|client| spec::ClientCert { cert: client.cert.clone(), key: client.key.source() }),
+        client_cert: origin.client_cert.as_ref().map(client_cert),
     });
     let secrets = destination.secrets.iter().map(|(name, secret)| {
         let keys = secret.keys.iter().map(|key| key.source()).collect();
@@ -99,7 +98,28 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
         limits: limits(&destination.limits),
         http: http.collect(),
         secrets: secrets.collect(),
+        net: destination.net.iter().map(|(name, given)| (name.clone(), endpoint(given))).collect(),
+        sockets: destination.allow.as_ref().map(|allow| spec::SocketsGrant {
+            tcp: allow.tcp.clone(),
+            resolve: allow.resolve,
+            private: allow.private,
+        }),
     }
+}
+
+fn endpoint(given: &Endpoint) -> spec::NetGrant {
+    spec::NetGrant {
+        address: given.address.clone(),
+        tls: given.tls,
+        also: given.also.clone(),
+        private: given.private,
+        roots: given.roots.clone(),
+        client_cert: given.client_cert.as_ref().map(client_cert),
+    }
+}
+
+fn client_cert(given: &ClientCert) -> spec::ClientCert {
+    spec::ClientCert { cert: given.cert.clone(), key: given.key.source() }
 }
 
 fn limits(limits: &Limits) -> spec::Limits {
@@ -117,6 +137,11 @@ fn limits(limits: &Limits) -> spec::Limits {
         text_bytes: limits.text.as_usize(),
         reference_bytes: limits.reference.as_usize(),
         http: http_limits(&limits.http),
+        net: spec::NetLimits {
+            connect: limits.net.connect.0,
+            tls: limits.net.tls.0,
+            connections: limits.net.connections,
+        },
     }
 }
 

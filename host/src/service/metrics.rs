@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
@@ -120,8 +120,27 @@ impl Collector for PluginCounters {
                 ConstCounter::new(entries[index].1).encode(family.encode_family(&label)?)?;
             }
         }
-        Ok(())
+        denied(&self.0, &mut encoder)
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCapability {
+    destination: String,
+    capability: &'static str,
+}
+
+/// What plugins asked for and were not granted.
+fn denied(targets: &[Target], encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let help = "What plugins asked for and are not granted; the log says what would grant it";
+    let mut family = encoder.encode_descriptor("denied", help, None, MetricType::Counter)?;
+    for target in targets {
+        for (capability, count) in target.loaded.iter().flat_map(|loaded| loaded.denied()) {
+            let label = ByCapability { destination: target.name.clone(), capability };
+            ConstCounter::new(count).encode(family.encode_family(&label)?)?;
+        }
+    }
+    Ok(())
 }
 
 pub type SharedExporter = Arc<Exporter>;

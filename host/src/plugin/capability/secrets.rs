@@ -13,10 +13,10 @@ use ed25519_dalek::{Signer, SigningKey};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use super::denials::{Denials, Denied};
 use crate::plugin::bindings::secrets::{self, SecretError, Signature};
 use crate::plugin::spec::{SecretGrant, SecretSource};
 use crate::plugin::state::GuestState;
-use crate::plugin::stats::Stats;
 
 const HMAC_SHA256: &str = "hmac-sha256";
 const ED25519: &str = "ed25519";
@@ -131,9 +131,8 @@ fn file_version(path: &Path) -> Option<FileVersion> {
 
 /// The secrets granted to one destination.
 pub struct Secrets {
-    destination: String,
     granted: BTreeMap<String, Granted>,
-    stats: Arc<Stats>,
+    denials: Arc<Denials>,
 }
 
 struct Granted {
@@ -143,11 +142,7 @@ struct Granted {
 
 impl Secrets {
     /// Reads every key once, so that a missing one is found at load and not at the first event.
-    pub fn read(
-        destination: &str,
-        grants: &BTreeMap<String, SecretGrant>,
-        stats: Arc<Stats>,
-    ) -> Result<Self, String> {
+    pub fn read(grants: &BTreeMap<String, SecretGrant>, denials: Arc<Denials>) -> Result<Self, String> {
         let mut granted = BTreeMap::new();
         for (name, grant) in grants {
             let keys = grant
@@ -164,7 +159,7 @@ impl Secrets {
             }
             granted.insert(name.clone(), Granted { keys, uses: grant.uses.clone() });
         }
-        Ok(Self { destination: destination.to_owned(), granted, stats })
+        Ok(Self { granted, denials })
     }
 
     fn sign(&self, name: &str, algorithm: &str, data: &[u8]) -> Result<Vec<Signature>, SecretError> {
@@ -194,7 +189,7 @@ impl Secrets {
     }
 
     fn granted_for(&self, name: &str, usage: &str) -> Result<&Granted, SecretError> {
-        let destination = &self.destination;
+        let destination = self.denials.destination();
         let fix = match self.granted.get(name) {
             Some(granted) if granted.uses.iter().any(|granted| granted == usage) => return Ok(granted),
             Some(_) => format!(
@@ -207,7 +202,7 @@ impl Secrets {
                  and  use = [\"{usage}\"]"
             ),
         };
-        self.stats.secrets_denied.add_one();
+        self.denials.deny(Denied::Secret, &format!("{name} for {usage}"), &fix);
         Err(SecretError::Denied(fix))
     }
 }

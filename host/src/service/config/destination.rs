@@ -69,10 +69,10 @@ pub struct Destination {
     /// Databases granted by name. Not in this version.
     #[serde(default)]
     pub sql: Vec<String>,
-    /// Endpoints granted by name. Not in this version.
+    /// Endpoints the plugin may connect to, by the names it knows them by.
     #[serde(default)]
     pub net: BTreeMap<String, Endpoint>,
-    /// Raw sockets. Not in this version.
+    /// What the plugin may reach by sockets of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Allow>,
 }
@@ -186,6 +186,7 @@ pub struct Limits {
     /// Payload bytes of one such call; a larger event goes alone.
     pub batch_bytes: Bytes,
     pub http: HttpLimits,
+    pub net: NetLimits,
 }
 
 impl Default for Limits {
@@ -205,7 +206,27 @@ impl Default for Limits {
             batch_events: limits.batch_events,
             batch_bytes: Bytes(limits.batch_bytes),
             http: HttpLimits::default(),
+            net: NetLimits::default(),
         }
+    }
+}
+
+/// Bounds of connections to endpoints; past any of them the plugin is told.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[serde(default)]
+pub struct NetLimits {
+    /// Of resolving and connecting together.
+    pub connect: Span,
+    pub tls: Span,
+    /// Open connections of one instance.
+    pub connections: u32,
+}
+
+impl Default for NetLimits {
+    fn default() -> Self {
+        let net = spec::NetLimits::default();
+        Self { connect: Span(net.connect), tls: Span(net.tls), connections: net.connections }
     }
 }
 
@@ -286,30 +307,39 @@ pub struct Secret {
     pub uses: Vec<String>,
 }
 
+/// An endpoint the plugin connects to through `outhaul:net`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Endpoint {
     /// `host:port`.
     pub address: String,
+    /// The host makes TLS; the plugin sees what is inside.
     #[serde(default)]
     pub tls: bool,
-    /// Further addresses it may lead to.
+    /// Further addresses it may lead to: `host:port`, or `*.domain:port` for all names below a domain.
     #[serde(default)]
     pub also: Vec<String>,
+    /// It may be at a private, loopback or link-local address.
     #[serde(default)]
     pub private: bool,
+    /// A PEM file of roots to trust instead of the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cert: Option<ClientCert>,
 }
 
+/// Sockets of the plugin's own (`wasi:sockets`).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Allow {
-    /// `host:port` each.
+    /// `host:port` each; names are resolved by the host when a socket connects.
     #[serde(default)]
     pub tcp: Vec<String>,
+    /// The plugin may ask for the addresses of these names.
     #[serde(default)]
     pub resolve: bool,
+    /// They may be private, loopback or link-local addresses.
+    #[serde(default)]
+    pub private: bool,
 }

@@ -100,6 +100,15 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path) {
                 client.key.resolve(folder);
             }
         }
+        for endpoint in destination.net.values_mut() {
+            if let Some(roots) = &mut endpoint.roots {
+                *roots = folder.join(&*roots);
+            }
+            if let Some(client) = &mut endpoint.client_cert {
+                client.cert = folder.join(&client.cert);
+                client.key.resolve(folder);
+            }
+        }
         for secret in destination.secrets.values_mut() {
             secret.keys.iter_mut().for_each(|key| key.resolve(folder));
         }

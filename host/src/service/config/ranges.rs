@@ -61,6 +61,8 @@ pub fn check(file: &ConfigFile, located: &mut Located<'_>) {
         limits(&mut keys, &destination.limits);
         keys.section = vec!["destination", name, "limits", "http"];
         http(&mut keys, &destination.limits.http);
+        keys.section = vec!["destination", name, "limits", "net"];
+        net(&mut keys, &destination.limits.net);
     }
 }
 
@@ -111,6 +113,12 @@ fn http(keys: &mut Ranged<'_, '_>, http: &HttpLimits) {
     keys.check("headers", http.headers, COUNTS);
     keys.check("connections", http.connections, COUNTS);
     keys.check("idle", http.idle, CALLS);
+}
+
+fn net(keys: &mut Ranged<'_, '_>, net: &NetLimits) {
+    keys.check("connect", net.connect, CALLS);
+    keys.check("tls", net.tls, CALLS);
+    keys.check("connections", net.connections, COUNTS);
 }
 
 /// The keys of one section.

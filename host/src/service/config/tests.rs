@@ -95,8 +95,6 @@ topics = ["*"]
 fn keys_of_versions_to_come_are_refused_rather_than_ignored() {
     for (lines, key) in [
         ("sql = [\"stock\"]", "destination.hook.sql"),
-        ("allow = { tcp = [\"h:1\"] }", "destination.hook.allow"),
-        ("[destination.hook.net.broker]\naddress = \"h:1\"", "destination.hook.net"),
         ("[intake]\nlisten = \"127.0.0.1:1\"", "intake"),
         ("[sql.stock]\nurl = \"postgres://h/x\"", "sql.stock"),
     ] {
@@ -108,6 +106,49 @@ fn keys_of_versions_to_come_are_refused_rather_than_ignored() {
     assert!(only_problem(&oci).contains("6 destination.hook.component: fetching components"));
     let mysql = SMALL.replace("sqlite:outhaul.db", "mysql://h/x");
     assert!(only_problem(&mysql).contains("4 outbox.url: MySQL and MariaDB are not in this version"));
+}
+
+#[test]
+fn endpoints_and_sockets_are_granted_and_their_files_stand_beside_the_config() {
+    let file = read(&format!(
+        "{SMALL}allow = {{ tcp = [\"h:1\", \"[::1]:2\"] }}\n[destination.hook.net.broker]\naddress = \"h:1\"\n\
+         tls = true\nalso = [\"*.h:1\"]\nroots = \"ca.pem\"\n\
+         client_cert = {{ cert = \"c.pem\", key = {{ file = \"k.pem\" }} }}\n"
+    ));
+    let hook = &file.destination["hook"];
+    let allow = hook.allow.as_ref().unwrap();
+    assert!(!allow.resolve && !allow.private);
+    let broker = &hook.net["broker"];
+    assert_eq!(broker.roots.as_deref(), Some(Path::new("/etc/outhaul/ca.pem")));
+    let client = broker.client_cert.as_ref().unwrap();
+    assert_eq!(client.cert, Path::new("/etc/outhaul/c.pem"));
+    assert_eq!(client.key, SecretRef::File("/etc/outhaul/k.pem".into()));
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_with_its_key_and_how_to_write_it() {
+    for (lines, key, word) in [
+        ("allow = { tcp = [] }", "allow.tcp", "at least one address"),
+        ("allow = { tcp = [\"h:1\", \"h\"] }", "allow.tcp.1", "write host:port"),
+        ("[destination.hook.net.broker]\naddress = \"nats://h:1\"", "net.broker.address", "write host:port"),
+        (
+            "[destination.hook.net.broker]\naddress = \"h:1\"\nalso = [\"*:1\"]",
+            "net.broker.also.0",
+            "*.domain:port",
+        ),
+        (
+            "[destination.hook.net.broker]\naddress = \"h:1\"\nroots = \"ca.pem\"",
+            "net.broker.roots",
+            "tls = true",
+        ),
+        ("limits = { net = { connections = 0 } }", "limits.net.connections", "it may be 1 to 10000"),
+    ] {
+        let problem = only_problem(&format!("{SMALL}{lines}\n"));
+        assert!(
+            problem.contains(&format!(" destination.hook.{key}: ")) && problem.contains(word),
+            "{problem}"
+        );
+    }
 }
 
 #[test]

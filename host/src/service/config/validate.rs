@@ -7,6 +7,7 @@ use super::locate::Located;
 use super::ranges;
 use super::secret::UrlRef;
 use super::unknown::nearest;
+use crate::plugin::{AddressPattern, HostPort};
 
 const NAME_BYTES_MAX: usize = 100;
 
@@ -127,6 +128,12 @@ impl Checked<'_, '_> {
         for (index, origin) in destination.http.iter().enumerate() {
             self.origin(&index.to_string(), origin);
         }
+        for (name, endpoint) in &destination.net {
+            self.endpoint(name, endpoint);
+        }
+        if let Some(allow) = &destination.allow {
+            self.allow(allow);
+        }
         for (name, secret) in &destination.secrets {
             self.secret(name, secret);
         }
@@ -182,6 +189,37 @@ impl Checked<'_, '_> {
         }
     }
 
+    fn endpoint(&mut self, name: &str, endpoint: &Endpoint) {
+        if let Err(why) = HostPort::parse(&endpoint.address) {
+            self.refuse(&["net", name, "address"], why);
+        }
+        for (index, also) in endpoint.also.iter().enumerate() {
+            if let Err(why) = AddressPattern::parse(also) {
+                self.refuse(&["net", name, "also", &index.to_string()], why);
+            }
+        }
+        for (key, is_given) in
+            [("roots", endpoint.roots.is_some()), ("client_cert", endpoint.client_cert.is_some())]
+        {
+            if is_given && !endpoint.tls {
+                let text = "this only means something with  tls = true ; add it, or remove this key";
+                self.refuse(&["net", name, key], text);
+            }
+        }
+    }
+
+    fn allow(&mut self, allow: &Allow) {
+        if allow.tcp.is_empty() {
+            let text = "name at least one address, as in  allow = { tcp = [\"broker.example.com:5672\"] }";
+            self.refuse(&["allow", "tcp"], text);
+        }
+        for (index, address) in allow.tcp.iter().enumerate() {
+            if let Err(why) = HostPort::parse(address) {
+                self.refuse(&["allow", "tcp", &index.to_string()], why);
+            }
+        }
+    }
+
     fn secret(&mut self, name: &str, secret: &Secret) {
         if secret.keys.is_empty() {
             self.refuse(
@@ -203,11 +241,7 @@ impl Checked<'_, '_> {
     }
 
     fn later(&mut self, destination: &Destination) {
-        let keys = [
-            ("sql", !destination.sql.is_empty(), "granting databases to plugins"),
-            ("net", !destination.net.is_empty(), "granting network endpoints to plugins"),
-            ("allow", destination.allow.is_some(), "granting sockets to plugins"),
-        ];
+        let keys = [("sql", !destination.sql.is_empty(), "granting databases to plugins")];
         for (key, is_given, what) in keys {
             if is_given {
                 later(self.located, &["destination", self.name, key], what);

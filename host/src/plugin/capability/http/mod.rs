@@ -2,51 +2,51 @@
 //! checked when dialled, secrets injected, redirects never followed, nothing decompressed, and
 //! every time and size bounded.
 
-mod address;
 mod body;
-mod dial;
+mod dialled;
 mod handler;
 mod origin;
 mod pool;
 mod send;
-mod tls;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Request, Response};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use self::dial::{Dialer, SystemResolver};
 pub use self::handler::add_to_linker;
 use self::origin::Origin;
 use self::pool::ConnectionPool;
+use super::denials::{Denials, Denied};
+use super::dial::{Dialer, SharedResolver, Target, tls};
 use super::secrets::Secret;
 use crate::clock::SharedClock;
+use crate::plugin::endpoint::HostPort;
 use crate::plugin::spec::{HttpGrant, HttpLimits, PluginSpec};
 use crate::plugin::stats::Stats;
 
 /// The most one write to a request's body takes; with the few that are queued, what a request
 /// holds of the host's memory.
 const REQUEST_CHUNK_BYTES: usize = 64 << 10;
-/// Origins a log line was already written for.
-const DENIED_REMEMBERED_MAX: usize = 64;
 
 /// The client of one destination.
 pub struct HttpClient {
-    destination: String,
     limits: HttpLimits,
     grants: HashMap<Origin, Grant>,
     pool: Arc<ConnectionPool>,
     stats: Arc<Stats>,
     clock: SharedClock,
-    denied: Mutex<HashSet<String>>,
+    denials: Arc<Denials>,
 }
 
 /// An origin the operator granted, ready to dial.
 pub struct Grant {
     origin: Origin,
+    address: HostPort,
     is_private: bool,
+    /// The section of the config, for messages.
+    section: String,
     tls: Option<Arc<rustls::ClientConfig>>,
     headers: Vec<(HeaderName, Secret)>,
 }
@@ -57,11 +57,17 @@ pub fn same_origin(one: &str, other: &str) -> bool {
 }
 
 impl HttpClient {
-    pub fn new(spec: &PluginSpec, stats: Arc<Stats>, clock: SharedClock) -> Result<Self, String> {
+    pub fn new(
+        spec: &PluginSpec,
+        stats: Arc<Stats>,
+        denials: Arc<Denials>,
+        resolver: SharedResolver,
+        clock: SharedClock,
+    ) -> Result<Self, String> {
         let mut grants = HashMap::new();
         for given in &spec.http {
-            let grant =
-                Grant::new(given).map_err(|problem| format!("http \"{}\": {problem}", given.origin))?;
+            let grant = Grant::new(given, &spec.destination)
+                .map_err(|problem| format!("http \"{}\": {problem}", given.origin))?;
             if let Some(first) = grants.insert(grant.origin.clone(), grant) {
                 return Err(format!(
                     "the origin {} is granted twice; join the two [[http]] sections",
@@ -70,17 +76,15 @@ impl HttpClient {
             }
         }
         let limits = spec.limits.http.clone();
-        let resolver = Arc::new(SystemResolver);
         let dialer = Dialer {
             resolver,
             connect_timeout: limits.connect,
             tls_timeout: limits.tls,
             clock: clock.clone(),
-            stats: stats.clone(),
+            denials: denials.clone(),
         };
-        let pool = Arc::new(ConnectionPool::new(limits.clone(), dialer, clock.clone()));
-        let destination = spec.destination.clone();
-        Ok(Self { destination, limits, grants, pool, stats, clock, denied: Mutex::default() })
+        let pool = Arc::new(ConnectionPool::new(limits.clone(), dialer, stats.clone(), clock.clone()));
+        Ok(Self { limits, grants, pool, stats, clock, denials })
     }
 
     fn grant(&self, request: &Request<WasiBody>) -> Result<&Grant, Error> {
@@ -89,37 +93,28 @@ impl HttpClient {
             Some(grant) => Ok(grant),
             None => {
                 let asked = origin.map_or_else(|| request.uri().to_string(), |origin| origin.to_string());
-                self.tell_denied(asked);
+                let destination = self.denials.destination();
+                let fix =
+                    format!("add a section [[destination.{destination}.http]] with  origin = \"{asked}\"");
+                self.denials.deny(Denied::Http, &asked, &fix);
                 Err(Error::HttpRequestDenied)
             }
-        }
-    }
-
-    /// Counts each, and writes one line an origin, because a plugin asks again with every event.
-    fn tell_denied(&self, asked: String) {
-        self.stats.http_origins_denied.add_one();
-        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
-        if denied.len() < DENIED_REMEMBERED_MAX && denied.insert(asked.clone()) {
-            let destination = &self.destination;
-            tracing::warn!(
-                destination,
-                asked,
-                "a plugin asked for an origin that is not granted; to grant it, add a \
-                 [[destination.{destination}.http]] section with  origin = \"…\""
-            );
         }
     }
 }
 
 impl Grant {
-    fn new(given: &HttpGrant) -> Result<Self, String> {
+    fn new(given: &HttpGrant, destination: &str) -> Result<Self, String> {
         let origin = Origin::parse(&given.origin)?;
         if !origin.is_https && (given.roots.is_some() || given.client_cert.is_some()) {
             return Err(
                 "roots and client_cert are for https origins; write https:// or remove them".to_owned()
             );
         }
-        let tls = if origin.is_https { Some(tls::config(given)?) } else { None };
+        let tls = match origin.is_https {
+            true => Some(tls::config(given.roots.as_ref(), given.client_cert.as_ref(), &["http/1.1"])?),
+            false => None,
+        };
         let headers = given
             .headers
             .iter()
@@ -131,7 +126,19 @@ impl Grant {
                 Ok((header, secret))
             })
             .collect::<Result<Vec<_>, String>>()?;
-        Ok(Self { origin, is_private: given.private, tls, headers })
+        let section = format!("the [[destination.{destination}.http]] of {origin}");
+        let address = origin.address();
+        Ok(Self { origin, address, is_private: given.private, section, tls, headers })
+    }
+
+    fn target(&self) -> Target<'_> {
+        Target {
+            address: &self.address,
+            is_private: self.is_private,
+            tls: self.tls.as_ref(),
+            kind: Denied::Http,
+            section: &self.section,
+        }
     }
 
     /// Sets the secret headers over whatever the guest set under the same names.

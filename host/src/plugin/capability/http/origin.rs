@@ -1,9 +1,10 @@
 //! Origins, normalised so that two spellings of one are equal.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 use http::Uri;
+
+use crate::plugin::endpoint::{HostPort, normal_host};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -46,14 +47,10 @@ impl Origin {
         };
         Some(Self { is_https, host, port })
     }
-}
 
-fn normal_host(host: &str) -> Option<String> {
-    let host = match host.strip_prefix('[') {
-        Some(inside) => inside.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?.to_string(),
-        None => host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase(),
-    };
-    (!host.is_empty()).then_some(host)
+    pub fn address(&self) -> HostPort {
+        HostPort { host: self.host.clone(), port: self.port }
+    }
 }
 
 impl fmt::Display for Origin {

@@ -11,10 +11,12 @@ use tokio::time::timeout;
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::Grant;
-use super::dial::{Dialer, Transport};
+use super::dialled;
 use super::origin::Origin;
 use crate::clock::SharedClock;
+use crate::plugin::capability::dial::{Dialer, Transport};
 use crate::plugin::spec::HttpLimits;
+use crate::plugin::stats::Stats;
 
 /// How often a connection looks whether its time is over. It may outlive its limit by this much.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -26,6 +28,7 @@ const READ_BUFFER_BYTES_MIN: usize = 8 << 10;
 pub struct ConnectionPool {
     limits: HttpLimits,
     dialer: Dialer,
+    stats: Arc<Stats>,
     clock: SharedClock,
     state: Mutex<State>,
     /// A connection became idle, or a place became free.
@@ -62,8 +65,8 @@ enum Place {
 }
 
 impl ConnectionPool {
-    pub fn new(limits: HttpLimits, dialer: Dialer, clock: SharedClock) -> Self {
-        Self { limits, dialer, clock, state: Mutex::default(), changed: tokio::sync::Notify::new() }
+    pub fn new(limits: HttpLimits, dialer: Dialer, stats: Arc<Stats>, clock: SharedClock) -> Self {
+        Self { limits, dialer, stats, clock, state: Mutex::default(), changed: tokio::sync::Notify::new() }
     }
 
     /// An idle connection to the origin, or a new one; waits while the destination has as many as
@@ -77,7 +80,9 @@ impl ConnectionPool {
             match self.place(&grant.origin) {
                 Some(Place::Idle(connected)) => return Ok(self.lend(grant, connected, true)),
                 Some(Place::New(open)) => {
-                    let transport = self.dialer.dial(grant, ends_at).await?;
+                    let transport =
+                        self.dialer.dial(grant.target(), ends_at).await.map_err(dialled::error)?;
+                    self.stats.http_connections_opened.add_one();
                     let connected = self.handshake(transport, open).await?;
                     return Ok(self.lend(grant, connected, false));
                 }

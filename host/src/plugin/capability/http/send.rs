@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{DrainOnDrop, ResponseBody};
-use super::dial::certificate_refused;
+use super::dialled::certificate_refused;
 use super::pool::Checkout;
 use super::{Grant, HttpClient};
 

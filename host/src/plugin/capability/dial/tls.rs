@@ -1,6 +1,7 @@
-//! TLS towards one origin: which roots it trusts and which certificate it shows.
+//! TLS towards one granted target: which roots it trusts and which certificate it shows.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -8,10 +9,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::plugin::capability::secrets::Secret;
-use crate::plugin::spec::{ClientCert, HttpGrant};
+use crate::plugin::spec::ClientCert;
 
-pub fn config(grant: &HttpGrant) -> Result<Arc<ClientConfig>, String> {
-    let roots = match &grant.roots {
+/// `protocols` are what ALPN offers, none to leave it out.
+pub fn config(
+    roots: Option<&PathBuf>,
+    client_cert: Option<&ClientCert>,
+    protocols: &[&str],
+) -> Result<Arc<ClientConfig>, String> {
+    let roots = match roots {
         Some(path) => roots_of(path)?,
         None => system_roots()?,
     };
@@ -19,16 +25,16 @@ pub fn config(grant: &HttpGrant) -> Result<Arc<ClientConfig>, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS can't be set up: {error}"))?
         .with_root_certificates(roots);
-    let mut config = match &grant.client_cert {
+    let mut config = match client_cert {
         None => builder.with_no_client_auth(),
         Some(client) => {
-            let (chain, key) = client_cert(client)?;
+            let (chain, key) = identity(client)?;
             builder.with_client_auth_cert(chain, key).map_err(|error| {
                 format!("the client certificate {} can't be used: {error}", client.cert.display())
             })?
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Ok(Arc::new(config))
 }
 
@@ -47,16 +53,14 @@ fn system_roots() -> Result<RootCertStore, String> {
     if added == 0 {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
         return Err(format!(
-            "this machine has no root certificates{why}; install them (ca-certificates), or give the \
-             origin its own with  roots = \"ca.pem\""
+            "this machine has no root certificates{why}; install them (ca-certificates), or give it \
+             its own with  roots = \"ca.pem\""
         ));
     }
     Ok(roots)
 }
 
-fn client_cert(
-    client: &ClientCert,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+fn identity(client: &ClientCert) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let chain = certificates(&client.cert, "client_cert.cert")?;
     let key = Secret::read(&client.key).map_err(|problem| format!("client_cert.key: {problem}"))?.get();
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
@@ -72,4 +76,18 @@ fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>,
         return Err(format!("{what}: the file {} holds no certificate", path.display()));
     }
     Ok(certificates)
+}
+
+/// What TLS found wrong, wherever in the chain of causes it stands.
+pub fn rustls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = inner.map(|inner| inner as &(dyn std::error::Error + 'static));
+        if let Some(found) = inner.unwrap_or(error).downcast_ref::<rustls::Error>() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
 }

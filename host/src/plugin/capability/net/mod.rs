@@ -1,0 +1,221 @@
+//! `outhaul:net`: connections to endpoints the operator named, with TLS by the host, as plain
+//! streams of bytes. For plugins that speak a broker's protocol, in any language.
+
+mod streams;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
+
+use self::streams::{Input, Output};
+use super::denials::{Denials, Denied};
+use super::dial::{DialError, Dialer, SharedResolver, Target, Transport, not_public, tls};
+use crate::clock::SharedClock;
+use crate::plugin::bindings::net::{ConnectError, Host};
+use crate::plugin::endpoint::{AddressPattern, HostPort};
+use crate::plugin::spec::{NetGrant, NetLimits, PluginSpec};
+use crate::plugin::state::GuestState;
+use crate::plugin::stats::Stats;
+
+/// The endpoints of one destination.
+pub struct Endpoints {
+    destination: String,
+    granted: BTreeMap<String, Endpoint>,
+    limits: NetLimits,
+    dialer: Dialer,
+    denials: Arc<Denials>,
+    stats: Arc<Stats>,
+}
+
+/// An endpoint the operator granted, ready to dial.
+struct Endpoint {
+    address: HostPort,
+    also: Vec<AddressPattern>,
+    is_private: bool,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    /// The section of the config, for messages.
+    section: String,
+}
+
+impl Endpoint {
+    fn new(given: &NetGrant, section: String) -> Result<Self, String> {
+        let tls = match given.tls {
+            true => Some(tls::config(given.roots.as_ref(), given.client_cert.as_ref(), &[])?),
+            false if given.roots.is_some() || given.client_cert.is_some() => {
+                return Err("roots and client_cert are for TLS; add  tls = true  or remove them".to_owned());
+            }
+            false => None,
+        };
+        let also = given.also.iter().map(|also| AddressPattern::parse(also)).collect::<Result<_, _>>()?;
+        Ok(Self { address: HostPort::parse(&given.address)?, also, is_private: given.private, tls, section })
+    }
+
+    fn leads_to(&self, asked: &HostPort) -> bool {
+        *asked == self.address || self.also.iter().any(|pattern| pattern.matches(asked))
+    }
+}
+
+impl Endpoints {
+    pub fn new(
+        spec: &PluginSpec,
+        stats: Arc<Stats>,
+        denials: Arc<Denials>,
+        resolver: SharedResolver,
+        clock: SharedClock,
+    ) -> Result<Self, String> {
+        let destination = spec.destination.clone();
+        let mut granted = BTreeMap::new();
+        for (name, given) in &spec.net {
+            let section = format!("[destination.{destination}.net.{name}]");
+            let endpoint =
+                Endpoint::new(given, section).map_err(|problem| format!("net \"{name}\": {problem}"))?;
+            granted.insert(name.clone(), endpoint);
+        }
+        let limits = spec.limits.net.clone();
+        let dialer = Dialer {
+            resolver,
+            connect_timeout: limits.connect,
+            tls_timeout: limits.tls,
+            clock,
+            denials: denials.clone(),
+        };
+        Ok(Self { destination, granted, limits, dialer, denials, stats })
+    }
+
+    async fn connect(
+        &self,
+        name: &str,
+        address: Option<&str>,
+        open: &OpenConnections,
+        ends_at: Duration,
+    ) -> Result<(Box<dyn Transport>, Place), ConnectError> {
+        let endpoint = self.granted.get(name).ok_or_else(|| self.unknown(name))?;
+        let address = match address {
+            None => endpoint.address.clone(),
+            Some(asked) => self.chosen(name, endpoint, asked)?,
+        };
+        let place = open.take(self.limits.connections).ok_or_else(|| self.too_many(name))?;
+        let target = Target {
+            address: &address,
+            is_private: endpoint.is_private,
+            tls: endpoint.tls.as_ref(),
+            kind: Denied::Net,
+            section: &endpoint.section,
+        };
+        match self.dialer.dial(target, ends_at).await {
+            Ok(transport) => {
+                self.stats.net_connections_opened.add_one();
+                Ok((transport, place))
+            }
+            Err(error) => {
+                self.stats.net_connections_failed.add_one();
+                Err(connect_error(&format!("endpoint \"{name}\" ({address})"), error, &endpoint.section))
+            }
+        }
+    }
+
+    /// One of the further addresses an endpoint may lead to.
+    fn chosen(&self, name: &str, endpoint: &Endpoint, asked: &str) -> Result<HostPort, ConnectError> {
+        let address = HostPort::parse(asked).map_err(ConnectError::Denied)?;
+        if endpoint.leads_to(&address) {
+            return Ok(address);
+        }
+        let fix = format!("add  also = [\"{address}\"]  to {}", endpoint.section);
+        self.denials.deny(Denied::Net, &format!("{name} at {address}"), &fix);
+        let own = &endpoint.address;
+        Err(ConnectError::Denied(format!("endpoint \"{name}\" leads to {own}, and not to {address}; {fix}")))
+    }
+
+    fn unknown(&self, name: &str) -> ConnectError {
+        let destination = &self.destination;
+        let fix =
+            format!("add a section [destination.{destination}.net.{name}] with  address = \"host:port\"");
+        self.denials.deny(Denied::Net, name, &fix);
+        let known: Vec<&str> = self.granted.keys().map(String::as_str).collect();
+        let known = match known.is_empty() {
+            true => String::new(),
+            false => format!(" (its endpoints: {})", known.join(", ")),
+        };
+        ConnectError::Denied(format!(
+            "endpoint \"{name}\" is not granted to destination \"{destination}\"{known}; {fix}"
+        ))
+    }
+
+    fn too_many(&self, name: &str) -> ConnectError {
+        let (most, destination) = (self.limits.connections, &self.destination);
+        let fix = format!(
+            "close those that are no longer used, or raise  connections  in [destination.{destination}.limits.net]"
+        );
+        self.denials.deny(Denied::Net, &format!("{name}, one connection too many"), &fix);
+        ConnectError::Denied(format!(
+            "this instance has {most} connections open, and may have no more; {fix}"
+        ))
+    }
+}
+
+/// In one sentence that names the endpoint, so that a plugin can hand it on as it is.
+fn connect_error(what: &str, error: DialError, section: &str) -> ConnectError {
+    let text = format!("{what}: {error}");
+    match error {
+        DialError::Prohibited(_) => ConnectError::Denied(format!("{text}; {}", not_public(section))),
+        DialError::Unresolvable(_) | DialError::Refused | DialError::Unreachable => {
+            ConnectError::Unreachable(text)
+        }
+        DialError::Certificate(_) => {
+            let fix = "if its authority is your own, name its certificate with  roots = \"ca.pem\"";
+            ConnectError::Tls(format!("{text}; {fix}  in {section}"))
+        }
+        DialError::Alert(_) | DialError::Tls(_) => ConnectError::Tls(text),
+        DialError::ResolveTimeout | DialError::ConnectTimeout | DialError::HandshakeTimeout => {
+            ConnectError::Timeout(text)
+        }
+    }
+}
+
+/// How many connections one instance has open.
+#[derive(Clone, Default)]
+pub struct OpenConnections(Arc<AtomicU32>);
+
+impl OpenConnections {
+    fn take(&self, most: u32) -> Option<Place> {
+        let open = self.0.fetch_add(1, Ordering::Relaxed);
+        // Dropped again, if it is one too many.
+        let place = Place(self.0.clone());
+        (open < most).then_some(place)
+    }
+}
+
+/// One of the connections an instance may have open; given back when both its streams are gone.
+struct Place(Arc<AtomicU32>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Host for GuestState {
+    async fn connect(
+        &mut self,
+        endpoint: String,
+        address: Option<String>,
+    ) -> wasmtime::Result<Result<(Resource<DynInputStream>, Resource<DynOutputStream>), ConnectError>> {
+        let endpoints = self.endpoints.clone();
+        let connected =
+            endpoints.connect(&endpoint, address.as_deref(), &self.connections, self.deadline()).await;
+        let (transport, place) = match connected {
+            Ok(connected) => connected,
+            Err(error) => return Ok(Err(error)),
+        };
+        let place = Arc::new(place);
+        let (reads, writes) = tokio::io::split(transport);
+        let input: DynInputStream = Box::new(Input::new(reads, endpoints.stats.clone(), place.clone()));
+        let output: DynOutputStream = Box::new(Output::new(writes, endpoints.stats.clone(), place));
+        let table = self.table();
+        Ok(Ok((table.push(input)?, table.push(output)?)))
+    }
+}
