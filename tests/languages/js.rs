@@ -1,6 +1,7 @@
 //! JavaScript and TypeScript, by jco.
 
 crate::promises::promises!("template-js");
+crate::promises::promises!("template-js": events_of_a_batch_are_under_way_at_once_and_each_keeps_its_outcome);
 
 mod hostile {
     crate::engines::survived!("hostile-js");

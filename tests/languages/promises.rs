@@ -1,5 +1,6 @@
 //! What every template does that posts events over HTTP: its component's name is the only difference.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::{Lane, Plan, after, call, detail};
@@ -11,8 +12,10 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use outhaul::domain::Outcome;
+use outhaul::plugin::Deliver;
 use serde_json::{Value, json};
 use sha2::Sha256;
+use tokio::sync::Barrier;
 
 use crate::records;
 
@@ -134,6 +137,32 @@ pub async fn every_answer_has_its_meaning(component: &str) {
             assert_eq!(after(&outcome), Some(Duration::from_secs(7)), "{status}");
         }
     }
+    assert_eq!(lane.stats().instances_created, 1);
+}
+
+/// A receiver that answers none before it has all shows that one does not wait for another.
+pub async fn events_of_a_batch_are_under_way_at_once_and_each_keeps_its_outcome(component: &str) {
+    const EVENTS: usize = 8;
+    let all = Arc::new(Barrier::new(EVENTS));
+    let address = bare_server(move |mut stream| {
+        let all = all.clone();
+        async move {
+            all.wait().await;
+            send(&mut stream, "HTTP/1.1 204 No Content\r\n\r\n").await;
+        }
+    })
+    .await;
+    let origin = format!("http://{address}");
+    let lane = Plan::of(component, json!({ "url": origin })).reaching(&origin).load().await;
+    let mut calls = vec![call(b"{}"); EVENTS];
+    // A type that is no header's value: this event can't be sent, and the others are.
+    calls.insert(3, call(b"{}"));
+    calls[3].event.content_type = "text/plain\r\nx: y".to_owned();
+    let outcomes = lane.plugin.deliver_batch(calls).await;
+    let kinds: Vec<_> = outcomes.iter().map(Outcome::kind).collect();
+    let mut expected = ["delivered"; EVENTS + 1];
+    expected[3] = "rejected";
+    assert_eq!(kinds, expected, "{outcomes:?}");
     assert_eq!(lane.stats().instances_created, 1);
 }
 

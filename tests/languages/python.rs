@@ -1,6 +1,7 @@
 //! Python, by componentize-py.
 
 crate::promises::promises!("template-python");
+crate::promises::promises!("template-python": events_of_a_batch_are_under_way_at_once_and_each_keeps_its_outcome);
 
 mod hostile {
     crate::engines::survived!("hostile-python");

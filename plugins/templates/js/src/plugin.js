@@ -48,19 +48,28 @@ export const deliver = {
   },
 };
 
+/**
+ * As many events of a batch are under way at once. Fewer than the host's connections to one destination (64 by
+ * default): a request that waits for a connection can't be written.
+ */
+const UNDER_WAY = 32;
+
 /** Optional: several events in one call. Their requests are under way at the same time. */
 export const batch = {
-  /**
-   * @param {Event[]} events
-   * @returns {Result[]}
-   */
+  /** @param {Event[]} events */
   deliverBatch(events) {
+    /** @type {Result[]} */
+    const results = [];
     const deadline = deadlineOf(events[0]);
-    const begun = events.map((event) => attempt(() => begin(event, deadline)));
-    return begun.map((one) => {
-      const done = one instanceof Failed ? one : attempt(() => finish(one));
-      return done instanceof Failed ? { tag: "err", val: done.payload } : { tag: "ok", val: done };
-    });
+    for (let first = 0; first < events.length; first += UNDER_WAY) {
+      const some = events.slice(first, first + UNDER_WAY);
+      const begun = some.map((event) => attempt(() => begin(event, deadline)));
+      for (const one of begun) {
+        const done = one instanceof Failed ? one : attempt(() => finish(one));
+        results.push(done instanceof Failed ? { tag: "err", val: done.payload } : { tag: "ok", val: done });
+      }
+    }
+    return results;
   },
 };
 

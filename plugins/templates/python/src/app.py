@@ -49,13 +49,20 @@ class Deliver(exports.Deliver):
             raise failures.of_exception(error) from None
 
 
+# As many events of a batch are under way at once. Fewer than the host's connections to one destination (64 by
+# default): a request that waits for a connection can't be written.
+UNDER_WAY = 32
+
+
 class Batch(exports.Batch):
     """Optional: several events in one call. Their requests are under way at the same time."""
 
     def deliver_batch(self, events: list[Event]) -> list[Ok[Receipt] | Err]:
-        until = deadline(events[0])
-        begun = [attempt(begin, event, until) for event in events]
-        return [one if isinstance(one, Err) else attempt(lambda: Ok(finish(one))) for one in begun]
+        results, until = [], deadline(events[0])
+        for first in range(0, len(events), UNDER_WAY):
+            begun = [attempt(begin, event, until) for event in events[first : first + UNDER_WAY]]
+            results += [one if isinstance(one, Err) else attempt(lambda: Ok(finish(one))) for one in begun]
+        return results
 
 
 class Describe(exports.Describe):
