@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::instance::{CallEnd, CreateError, Instance};
 use super::loaded::{Parts, settings_message};
@@ -53,9 +54,14 @@ impl Pool {
         self.places.clone().try_acquire_owned().ok()
     }
 
+    /// Held by what a retired pool waits for.
+    pub fn in_progress(&self) -> TaskTrackerToken {
+        self.in_progress.token()
+    }
+
     /// Delivers events in one call. One outcome for each, in the same order.
     pub async fn deliver(self: Arc<Self>, calls: Vec<Call>) -> Vec<Outcome> {
-        let _in_progress = self.in_progress.token();
+        let _in_progress = self.in_progress();
         let count = calls.len();
         let budget = calls.iter().map(|call| call.budget).fold(self.parts.limits.call, Duration::min);
         let deadline = self.parts.clock.since_boot() + budget;

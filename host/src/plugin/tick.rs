@@ -30,8 +30,11 @@ impl Pool {
         let now = self.parts.clock.since_boot();
         while let Some(place) = self.try_place() {
             let Some(instance) = self.take_due(now) else { break };
-            let pool = self.clone();
-            tokio::spawn(async move { pool.tick(instance, place).await });
+            let (pool, in_progress) = (self.clone(), self.in_progress());
+            tokio::spawn(async move {
+                pool.tick(instance, place).await;
+                drop(in_progress);
+            });
         }
         let idle = self.idle();
         let next = idle.iter().flatten().map(Instance::tick_at).min();

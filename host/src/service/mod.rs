@@ -8,7 +8,7 @@ pub mod identity;
 pub mod mapping;
 pub mod metrics;
 pub mod plugins;
-mod reach;
+pub mod reach;
 mod reread;
 pub mod server;
 mod signals;

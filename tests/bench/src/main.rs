@@ -2,6 +2,7 @@
 //! with a native deliverer in place of the component, so that a ratio says what the sandbox costs.
 //! Runs are interleaved and medians are quoted.
 
+mod batch;
 mod calls;
 mod languages;
 mod latency;
@@ -21,6 +22,14 @@ use clap::{Args, Parser};
 enum Bench {
     /// Events a second through a no-op and through the HTTP plugin, on both databases.
     Throughput {
+        #[command(flatten)]
+        common: Common,
+        /// Events a run.
+        #[arg(long, default_value_t = 20_000)]
+        events: usize,
+    },
+    /// Events a second through a no-op that takes batches, with them and without.
+    Batch {
         #[command(flatten)]
         common: Common,
         /// Events a run.
@@ -85,6 +94,7 @@ pub struct Common {
 async fn main() -> anyhow::Result<()> {
     match Bench::parse() {
         Bench::Throughput { common, events } => throughput::run(&common, events).await,
+        Bench::Batch { common, events } => batch::run(&common, events).await,
         Bench::Latency { common, events } => latency::run(&common, events).await,
         Bench::Memory { common } => memory::run(&common).await,
         Bench::Calls { common, calls } => calls::run(&common, calls).await,
