@@ -12,7 +12,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("plugin", &["domain", "clock"]),
     ("relay", &["domain", "clock", "store", "plugin"]),
     ("kit", &["domain", "clock", "plugin"]),
-    ("service", &["domain", "clock", "store", "plugin", "relay"]),
+    ("service", &["domain", "clock", "store", "plugin", "kit", "relay"]),
     ("cli", &["domain", "clock", "store", "plugin", "kit", "relay", "service"]),
 ];
 

@@ -31,11 +31,16 @@ pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)
         }
         Err(problems) => problems.to_string().lines().map(|line| Finding::bad("config", line)).collect(),
     };
-    if args.json {
+    print(&findings, args.json, out)
+}
+
+/// A line a finding, and whether all is well.
+pub fn print(findings: &[Finding], json: bool, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
+    if json {
         show::json(out, &findings)?;
     } else {
         let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or(0);
-        for Finding { ok, subject, text } in &findings {
+        for Finding { ok, subject, text } in findings {
             let mark = if *ok { "ok " } else { "BAD" };
             writeln!(out, "{mark}  {subject:width$}  {}", show::printable(text))?;
         }

@@ -123,7 +123,7 @@ async fn command_line(
         Command::Lanes(args) => lanes::run(&Context::open(common).await?, &args, out).await,
         Command::Events(args) => events::run(&Context::open(common).await?, &args, out).await,
         Command::Dead(args) => dead::run(&Context::open(common).await?, &args, out).await,
-        Command::Plugin(args) => plugin::run(&args, out).await,
+        Command::Plugin(args) => plugin::run(common, &args, out).await,
     }
 }
 

@@ -62,7 +62,7 @@ impl Desk {
             Command::Events(args) => events::run(&self.context, &args, &mut out).await?,
             Command::Dead(args) => dead::run(&self.context, &args, &mut out).await?,
             Command::Migrate(args) => migrate::run(&self.context, &args, &mut out).await?,
-            Command::Plugin(args) => plugin::run(&args, &mut out).await?,
+            Command::Plugin(args) => plugin::run(&cli.common, &args, &mut out).await?,
             Command::Run(_) | Command::Check(_) | Command::Config(_) => panic!("this needs a config"),
         };
         Ok(Answer { exit, text: String::from_utf8(out).unwrap() })

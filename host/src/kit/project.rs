@@ -13,10 +13,13 @@ use super::words;
 /// One folder a language.
 static TEMPLATES: Dir = include_dir!("$CARGO_MANIFEST_DIR/../plugins/templates");
 static WIT: Dir = include_dir!("$CARGO_MANIFEST_DIR/../wit");
+static RUST_SDK: Dir = include_dir!("$CARGO_MANIFEST_DIR/../plugins/sdk");
 
 /// What the templates call themselves.
 const NAME: &str = "my-plugin";
 const SNAKE_NAME: &str = "my_plugin";
+
+const RUST_SDK_FOLDER: &str = "outhaul-plugin";
 
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
@@ -57,10 +60,8 @@ pub fn create(language: &str, name: &str, folder: &Path) -> Result<Vec<PathBuf>,
         let path = file.path().strip_prefix(language).expect("the template's folder has its name");
         put(renamed(path, name), &filled(file.contents(), name))?;
     }
-    for file in files(&WIT) {
-        if let Some(path) = wit_path(file.path()) {
-            put(path, file.contents())?;
-        }
+    for (path, file) in contract(language) {
+        put(path, file.contents())?;
     }
     written.sort_unstable();
     Ok(written)
@@ -103,6 +104,18 @@ fn replaced(text: &str, name: &str) -> String {
     text.replace(NAME, name).replace(SNAKE_NAME, &name.replace('-', "_"))
 }
 
+/// The contract as the language's tools want it. Rust's comes as a crate, which holds the WIT.
+fn contract(language: &str) -> Vec<(PathBuf, &'static File<'static>)> {
+    let wit = files(&WIT).into_iter();
+    if language != "rust" {
+        return wit.filter_map(|file| Some((wit_path(file.path())?, file))).collect();
+    }
+    let sdk = Path::new(RUST_SDK_FOLDER);
+    let wit = wit.map(|file| (sdk.join("wit").join(file.path()), file));
+    let code = files(&RUST_SDK).into_iter().filter(|file| !file.path().starts_with("wit"));
+    wit.chain(code.map(|file| (sdk.join(file.path()), file))).collect()
+}
+
 /// Where a file of the repository's `wit/` belongs in a project: below `wit/deps`, a folder for each
 /// package, as bindings generators expect it. The project's own world stays beside `deps`.
 fn wit_path(path: &Path) -> Option<PathBuf> {
@@ -143,7 +156,7 @@ mod tests {
         assert!(languages().contains(&"rust"), "{:?}", languages());
         for (language, folder) in create_all("order-sink") {
             let has = |path: &str| folder.path().join(path).exists();
-            for path in ["build.sh", "settings.schema.json", "README.md", ".gitignore", "cases", "wit"] {
+            for path in ["build.sh", "settings.schema.json", "README.md", ".gitignore", "cases"] {
                 assert!(has(path), "{language} lacks {path}");
             }
             let mode = fs::metadata(folder.path().join("build.sh")).unwrap().permissions().mode();
@@ -169,11 +182,26 @@ mod tests {
     #[test]
     fn the_contract_lies_where_bindings_generators_look_for_it() {
         for (language, folder) in create_all("order-sink") {
+            if language == "rust" {
+                continue;
+            }
             for package in ["delivery", "log", "secrets", "net", "sql", "http", "io", "clocks"] {
                 let path = format!("wit/deps/{package}/{package}.wit");
                 assert!(folder.path().join(&path).is_file(), "{language} lacks {path}");
             }
+            assert!(folder.path().join("wit/world.wit").is_file(), "{language} has a world of its own");
         }
+    }
+
+    #[test]
+    fn a_rust_project_has_the_sdk_and_the_contract_in_it_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = create("rust", "order-sink", folder.path()).unwrap();
+        for path in ["Cargo.toml", "src/lib.rs", "wit/delivery/delivery.wit", "wit/deps/http.wit"] {
+            assert!(written.contains(&Path::new(RUST_SDK_FOLDER).join(path)), "{path}: {written:?}");
+        }
+        let once = written.iter().collect::<std::collections::BTreeSet<_>>().len();
+        assert_eq!(once, written.len());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod bindings;
 mod cache;
 mod capability;
 mod convert;
+mod dedup;
 mod deliver;
 mod describe;
 mod endpoint;
@@ -26,6 +27,7 @@ mod tick;
 mod unloaded;
 
 pub use capability::dial::{Resolve, SharedResolver};
+pub use dedup::dedup_id;
 pub use deliver::{BatchLimits, Call, Deliver};
 pub use describe::{Description, Need};
 pub use endpoint::{AddressPattern, HostPort};

@@ -31,7 +31,6 @@ mod renewer;
 pub mod settings;
 mod worker;
 
-pub use call::dedup_id;
 pub use handle::{Drained, LaneStatus, Relay, RelayHandle, RelayStatus};
 pub use metrics::Metrics;
 pub use settings::{CONNECTIONS_MIN, Lane, LaneSettings, RelaySettings, check_lease_arithmetic};

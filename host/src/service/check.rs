@@ -11,7 +11,9 @@ use super::plugins::{self, Target};
 use super::reach::unreachable_because;
 use super::stores::{Stores, open_stores};
 use crate::clock::SharedClock;
-use crate::plugin::{Deliver, Missing};
+use crate::kit;
+use crate::plugin::spec::PluginSpec;
+use crate::plugin::{Deliver, LoadedPlugin, Missing, Runtime};
 
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,8 +85,11 @@ async fn plugins(config: &Config, clock: SharedClock, offline: bool) -> Vec<Find
 
 /// What the plugin's own check says. None if it can't say.
 async fn reachable(target: &Target) -> Option<Finding> {
-    let subject = format!("destination.{}", target.name);
-    Some(match target.loaded.as_ref()?.check().await? {
+    checked(format!("destination.{}", target.name), target.loaded.as_ref()?).await
+}
+
+async fn checked(subject: String, loaded: &LoadedPlugin) -> Option<Finding> {
+    Some(match loaded.check().await? {
         Ok(()) => Finding::good(subject, "its check finds the destination well"),
         Err(outcome) => {
             let text = format!(
@@ -102,17 +107,55 @@ fn plugin(target: &Target) -> Vec<Finding> {
         let why = target.plugin.unready().unwrap_or_else(|| "it did not load".to_owned());
         return vec![Finding::bad(subject, why)];
     };
+    loaded_plugin(&subject, loaded)
+}
+
+/// A component by itself: does it load, does it take its settings, do they fit the schema it gives, is
+/// what it needs granted, and what does its own check say?
+pub async fn plugin_alone(runtime: &Runtime, spec: PluginSpec, offline: bool) -> Vec<Finding> {
+    let subject = spec.component.display().to_string();
+    let settings = serde_json::from_str(&spec.settings_json).unwrap_or_default();
+    let described =
+        runtime.inspect(&spec.component).await.ok().and_then(|found| found.description.ok().flatten());
+    let schema = described.filter(|said| !said.settings_schema.is_empty()).map(|said| said.settings_schema);
+    let mut findings = match runtime.load(spec).await {
+        Ok(loaded) => {
+            let mut findings = loaded_plugin(&subject, &loaded);
+            if !offline {
+                findings.extend(checked(subject, &loaded).await);
+            }
+            findings
+        }
+        Err(error) => vec![Finding::bad(subject, error.problem.to_string())],
+    };
+    match schema.map(|schema| kit::schema::problems(&schema, &settings)) {
+        None => {}
+        Some(Err(problem)) => {
+            let text = format!("its settings-schema is not a JSON Schema: {problem}; mend its describe");
+            findings.push(Finding::bad("settings", text));
+        }
+        Some(Ok(problems)) if problems.is_empty() => {
+            findings.push(Finding::good("settings", "they fit the schema the plugin gives"));
+        }
+        Some(Ok(problems)) => {
+            findings.extend(problems.into_iter().map(|problem| Finding::bad("settings", problem)));
+        }
+    }
+    findings
+}
+
+fn loaded_plugin(subject: &str, loaded: &LoadedPlugin) -> Vec<Finding> {
     let digest = loaded.component_digest();
     let mut findings =
-        vec![Finding::good(&subject, format!("it loads and takes its settings (sha256 {digest})"))];
+        vec![Finding::good(subject, format!("it loads and takes its settings (sha256 {digest})"))];
     if let Err(problem) = loaded.description() {
         let text = format!(
             "what the plugin says of itself can't be used, so its needs are not compared with the grants: \
              {problem}; mend its describe, or the plugin.toml beside it"
         );
-        findings.push(Finding::bad(&subject, text));
+        findings.push(Finding::bad(subject, text));
     }
-    findings.extend(loaded.ungranted().iter().map(|missing| needed(&subject, missing)));
+    findings.extend(loaded.ungranted().iter().map(|missing| needed(subject, missing)));
     findings
 }
 

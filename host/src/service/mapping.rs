@@ -122,6 +122,17 @@ fn client_cert(given: &ClientCert) -> spec::ClientCert {
     spec::ClientCert { cert: given.cert.clone(), key: given.key.source() }
 }
 
+/// A component with settings of its own, the default limits and no grants.
+pub fn bare_spec(
+    component: PathBuf,
+    settings: serde_json::Map<String, serde_json::Value>,
+) -> spec::PluginSpec {
+    spec::PluginSpec {
+        settings_json: serde_json::Value::Object(settings).to_string(),
+        ..spec::PluginSpec::bare("NAME", component)
+    }
+}
+
 fn limits(limits: &Limits) -> spec::Limits {
     spec::Limits {
         memory_bytes: limits.memory.0,

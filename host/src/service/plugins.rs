@@ -30,6 +30,13 @@ pub fn runtime(file: &ConfigFile, clock: SharedClock) -> anyhow::Result<Runtime>
     Runtime::new(settings)
 }
 
+/// A runtime for tools that look at one component, without a config.
+pub fn tool_runtime(clock: SharedClock) -> anyhow::Result<Runtime> {
+    let mut settings = RuntimeSettings::new(clock);
+    settings.cache_dir = default_cache();
+    Runtime::new(settings)
+}
+
 fn default_cache() -> Option<std::path::PathBuf> {
     let of_user = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from);
     let of_home = || std::env::var_os("HOME").map(|home| std::path::Path::new(&home).join(".cache"));

@@ -1,58 +1,33 @@
 //! The plugin as the host sees it: contract in, contract out.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub mod bindings {
-    wit_bindgen::generate!({
-        path: [
-            "../../wit/deps/io.wit",
-            "../../wit/deps/clocks.wit",
-            "../../wit/deps/random.wit",
-            "../../wit/deps/filesystem.wit",
-            "../../wit/deps/sockets.wit",
-            "../../wit/deps/cli.wit",
-            "../../wit/deps/http.wit",
-            "../../wit/log",
-            "../../wit/secrets",
-            "../../wit/delivery",
-        ],
-        inline: "
-            package outhaul:http-plugin;
-            world plugin {
-                include outhaul:delivery/destination@0.1.0;
-                import wasi:clocks/monotonic-clock@0.2.12;
-                import wasi:http/outgoing-handler@0.2.12;
-                export outhaul:delivery/describe@0.1.0;
-            }
-        ",
-        world: "outhaul:http-plugin/plugin",
-        generate_all,
-    });
-}
+use outhaul_plugin::secrets::{self, SecretError};
+use outhaul_plugin::{
+    ConfigureError, Describe, Description, Destination, Event, Failure, Kind, Need, Outcome, SettingsProblem,
+    http,
+};
+use serde_json::value::RawValue;
 
-use bindings::exports::outhaul::delivery::deliver::{self, ConfigureError, Failure, Receipt};
-use bindings::exports::outhaul::delivery::describe::{self, Description, Need};
-use bindings::outhaul::delivery::types::{Detail, Disposition, Info, SettingsProblem};
-use bindings::outhaul::secrets::secrets::{self, SecretError};
-
-use crate::message::{self, Event, Message};
+use crate::message::{self, Message};
 use crate::settings::{self, Settings, Signing};
 use crate::signing::{SignatureHeader, signed_text};
-use crate::transport;
-use crate::verdict::{self, Kind, Verdict};
 
-thread_local! {
-    /// An instance is configured once and takes one call at a time.
-    static SETTINGS: RefCell<Option<Rc<Settings>>> = const { RefCell::new(None) };
+/// Of the answer's body, this much is shown to people, and it is not waited for longer than this: the
+/// status has decided already.
+const EXCERPT_BYTES: usize = 300;
+const EXCERPT_TIME: Duration = Duration::from_millis(500);
+
+struct Http {
+    settings: Settings,
 }
 
-struct Http;
+impl Destination for Http {
+    /// Read by hand, so that every mistake is named at once.
+    type Settings = Box<RawValue>;
 
-impl deliver::Guest for Http {
-    fn configure(settings_json: String) -> Result<(), ConfigureError> {
-        let settings = Settings::parse(&settings_json).map_err(|problems| {
+    fn configure(json: Box<RawValue>) -> Result<Self, ConfigureError> {
+        let settings = Settings::parse(json.get()).map_err(|problems| {
             let problems = problems.into_iter();
             ConfigureError::Settings(
                 problems
@@ -63,22 +38,32 @@ impl deliver::Guest for Http {
         if let Some(signing) = &settings.signing {
             try_signing(signing)?;
         }
-        SETTINGS.set(Some(Rc::new(settings)));
-        Ok(())
+        Ok(Self { settings })
     }
 
-    fn deliver(event: deliver::Event) -> Result<Receipt, Failure> {
-        let settings = SETTINGS.with_borrow(|settings| settings.clone());
-        let settings = settings.expect("the host configures an instance before it delivers");
-        report(attempt(&settings, &event).unwrap_or_else(|verdict| verdict))
+    /// One attempt, from the event to the outcome.
+    fn deliver(&mut self, event: Event) -> Outcome {
+        let settings = &self.settings;
+        let timestamp_s = now_s();
+        let mut message = message::compose(settings, &borrowed(&event), timestamp_s)?;
+        if let Some(signing) = &settings.signing {
+            sign(signing, &mut message, timestamp_s)?;
+        }
+        let mut request = http::Request::new(settings.method.as_str(), settings.url.to_string())
+            .timeout(event.time_for_a_request(settings.timeout))
+            .keep(EXCERPT_BYTES, Some(EXCERPT_TIME));
+        for (name, value) in &message.headers {
+            request = request.header(name.as_str(), value);
+        }
+        let answer = request.body(message.body).send()?;
+        answer.outcome_as(
+            settings.overrides.get(answer.status).unwrap_or_else(|| Kind::of_status(answer.status)),
+        )
     }
 }
 
-/// One attempt, from the event to the verdict.
-fn attempt(settings: &Settings, event: &deliver::Event) -> Result<Verdict, Verdict> {
-    let timeout = verdict::request_timeout(settings.timeout, Duration::from_millis(event.budget_ms));
-    let timestamp_s = now_s();
-    let event = Event {
+fn borrowed(event: &Event) -> message::Event<'_> {
+    message::Event {
         dedup_id: &event.dedup_id,
         topic: &event.topic,
         key: event.key.as_deref(),
@@ -87,29 +72,23 @@ fn attempt(settings: &Settings, event: &deliver::Event) -> Result<Verdict, Verdi
         content_type: &event.content_type,
         payload: &event.payload,
         created_at_us: event.created_at,
-    };
-    let mut message = message::compose(settings, &event, timestamp_s)?;
-    if let Some(signing) = &settings.signing {
-        sign(signing, &mut message, timestamp_s)?;
     }
-    let answer = transport::send(settings, &message, timeout)?;
-    Ok(verdict::of_answer(&answer, &settings.overrides, now_s()))
 }
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn sign(signing: &Signing, message: &mut Message, timestamp_s: u64) -> Result<(), Verdict> {
+fn sign(signing: &Signing, message: &mut Message, timestamp_s: u64) -> Result<(), Failure> {
     let text = signed_text(&message.id, timestamp_s, &message.body);
     let mut header = SignatureHeader::default();
     for &algorithm in &signing.algorithms {
         let signatures = secrets::sign(&signing.secret, algorithm.as_str(), &text)
-            .map_err(|error| Verdict::new(Kind::Misconfigured, "signing", explain(signing, &error)))?;
+            .map_err(|error| Failure::misconfigured("signing", explain(signing, &error)))?;
         // An unsigned message would pass for one from somebody else.
         if signatures.is_empty() {
             let message = format!("the secret {:?} has no key", signing.secret);
-            return Err(Verdict::new(Kind::Misconfigured, "signing", message));
+            return Err(Failure::misconfigured("signing", message));
         }
         for signature in signatures {
             header.add(algorithm, &signature.bytes);
@@ -132,7 +111,7 @@ fn try_signing(signing: &Signing) -> Result<(), ConfigureError> {
             // A key that can't be read now may be there in a moment.
             SecretError::Unusable(_) => return Err(ConfigureError::Unavailable(message)),
         };
-        return Err(ConfigureError::Settings(vec![SettingsProblem { pointer, message }]));
+        return Err(ConfigureError::setting(pointer, message));
     }
     Ok(())
 }
@@ -142,52 +121,12 @@ fn explain(signing: &Signing, error: &SecretError) -> String {
     format!("signing with the secret {:?} failed: {why}", signing.secret)
 }
 
-/// The verdict in the contract's types.
-fn report(verdict: Verdict) -> Result<Receipt, Failure> {
-    let Verdict { kind, code, message, maybe_applied, after_ms, reference } = verdict;
-    let receipt = |disposition| Receipt {
-        disposition,
-        reference,
-        attributes: vec![("status".to_owned(), code.trim_start_matches("http-").to_owned())],
-    };
-    let attributes = Vec::new();
-    let failure = match kind {
-        Kind::Delivered => return Ok(receipt(Disposition::Delivered)),
-        Kind::Duplicate => return Ok(receipt(Disposition::Duplicate)),
-        Kind::Retry => Failure::Retry(Info { code, message, maybe_applied, after_ms, attributes }),
-        Kind::RateLimited => {
-            Failure::RateLimited(Info { code, message, maybe_applied, after_ms, attributes })
-        }
-        Kind::Unavailable => {
-            Failure::Unavailable(Info { code, message, maybe_applied, after_ms, attributes })
-        }
-        Kind::Rejected => Failure::Rejected(Detail { code, message, maybe_applied, attributes }),
-        Kind::Conflict => Failure::Conflict(Detail { code, message, maybe_applied, attributes }),
-        Kind::Gone => Failure::Gone(Detail { code, message, maybe_applied, attributes }),
-        Kind::Misconfigured => Failure::Misconfigured(Detail { code, message, maybe_applied, attributes }),
-    };
-    Err(failure)
-}
-
-impl describe::Guest for Http {
+impl Describe for Http {
     fn describe() -> Description {
-        let need = |capability: &str, optional, purpose: &str| Need {
-            capability: capability.to_owned(),
-            name: String::new(),
-            optional,
-            purpose: purpose.to_owned(),
-        };
-        Description {
-            name: "http".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            settings_schema: settings::SCHEMA.to_owned(),
-            needs: vec![
-                need("http", false, "the origin of the setting url"),
-                need("secret", true, "the key named by the setting signing.secret"),
-            ],
-            attributes: Vec::new(),
-        }
+        Description::new("http", env!("CARGO_PKG_VERSION"), settings::SCHEMA)
+            .needs(Need::http("the origin of the setting url"))
+            .needs(Need::secret("", "the key named by the setting signing.secret").optional())
     }
 }
 
-bindings::export!(Http with_types_in bindings);
+outhaul_plugin::export!(Http with describe);

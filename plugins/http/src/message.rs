@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
+use outhaul_plugin::Failure;
 use uri::{HeaderName, HeaderValue};
 
 use crate::cloudevents::{self, Mode};
 use crate::settings::Settings;
 use crate::signing::{self, SignatureHeader};
-use crate::verdict::{Kind, Verdict};
 
 /// What of the contract's event matters here.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ const USER_AGENT: &str = concat!("outhaul-http/", env!("CARGO_PKG_VERSION"));
 const TRACE_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
 
 /// `timestamp_s` is the attempt's: a receiver refuses old ones, so it can't be the event's.
-pub fn compose<'a>(settings: &Settings, event: &Event<'a>, timestamp_s: u64) -> Result<Message<'a>, Verdict> {
+pub fn compose<'a>(settings: &Settings, event: &Event<'a>, timestamp_s: u64) -> Result<Message<'a>, Failure> {
     let mut headers = settings.headers.clone();
     let mut add = |name: &str, value: &str| {
         let name = HeaderName::from_bytes(name.as_bytes());
@@ -80,7 +80,7 @@ pub fn compose<'a>(settings: &Settings, event: &Event<'a>, timestamp_s: u64) -> 
     };
     if !add("content-type", content_type) {
         let message = format!("the event's content type {content_type:?} can't be written as a header");
-        return Err(Verdict::new(Kind::Rejected, "invalid-content-type", message));
+        return Err(Failure::rejected("invalid-content-type", message));
     }
     let names_agent = headers.iter().any(|(name, _)| name == "user-agent");
     if !names_agent {
@@ -168,7 +168,10 @@ mod tests {
     #[test]
     fn an_event_whose_content_type_is_no_header_is_rejected_for_a_person_to_see() {
         let event = Event { content_type: "text/plain\r\nx: y", ..event(&[], b"{}") };
-        let verdict = compose(&settings(r#"{"url":"http://a/"}"#), &event, 0).unwrap_err();
-        assert_eq!((verdict.kind, verdict.code.as_str()), (Kind::Rejected, "invalid-content-type"));
+        let failure = compose(&settings(r#"{"url":"http://a/"}"#), &event, 0).unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Rejected(it) if it.code == "invalid-content-type"),
+            "{failure:?}"
+        );
     }
 }

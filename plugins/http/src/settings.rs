@@ -3,8 +3,10 @@
 mod reader;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
+use outhaul_plugin::Kind;
 use serde_json::Value;
 use uri::{HeaderName, HeaderValue, Method, Uri};
 
@@ -13,7 +15,6 @@ use reader::Table;
 
 use crate::cloudevents::{DEFAULT_SOURCE, Mode};
 use crate::signing::Algorithm;
-use crate::verdict::Kind;
 
 /// The JSON Schema of the settings, for `describe`.
 pub const SCHEMA: &str = include_str!("../settings.schema.json");
@@ -55,6 +56,13 @@ pub struct Target {
     pub is_https: bool,
     pub authority: String,
     pub path_with_query: String,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_https { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path_with_query)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The smallest useful plugin: it writes each event to the host's log. Copy it to begin your own.
+//! The smallest useful plugin: it writes each event to the host's log. It uses the contract's bindings as
+//! they are; `outhaul plugin new` begins with the SDK.
 
 mod bindings {
     wit_bindgen::generate!({

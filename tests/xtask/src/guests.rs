@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::setup::which;
-use crate::{target_dir, workspace_root};
+use crate::{languages, target_dir, workspace_root};
 
 const TARGET: &str = "wasm32-wasip2";
 const RUSTUP_PATIENCE: Duration = Duration::from_secs(180);
@@ -60,7 +60,32 @@ pub fn build_with(source: Source) -> Result<PathBuf> {
             publish(&name)?;
         }
     }
+    rust_template(rustc.as_deref())?;
     Ok(folder())
+}
+
+/// The template of the plugins' own language, as its author would build it: a project beside its SDK.
+/// Rustup's users run `build.sh`; with Debian's compiler cargo needs words that are not in there.
+fn rust_template(rustc: Option<&Path>) -> Result<()> {
+    let project = languages::rust_project()?;
+    let mut build = match rustc {
+        None => {
+            let mut script = Command::new("bash");
+            script.arg("build.sh");
+            script
+        }
+        Some(rustc) => {
+            let mut cargo = cargo(&project);
+            cargo.args(["build", "--release", "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
+            cargo.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
+            cargo
+        }
+    };
+    if rustc.is_none() {
+        surrounded(&mut build, &project);
+    }
+    succeeded(&mut build)?;
+    publish_file(&build_folder().join(TARGET).join("release/my_plugin.wasm"), "template-rust")
 }
 
 /// Runs the unit tests of the plugins' pure parts on this machine.
@@ -72,12 +97,16 @@ pub fn test_natively() -> Result<()> {
 /// host is built with: flags for this machine's processor would not fit the guest's.
 fn cargo(workspace: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    surrounded(&mut command, workspace);
+    command
+}
+
+fn surrounded(command: &mut Command, workspace: &Path) {
     command.current_dir(workspace).env("CARGO_TARGET_DIR", build_folder());
     for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC"] {
         command.env_remove(variable);
     }
     command.env(BOOTSTRAP.0, BOOTSTRAP.1);
-    command
 }
 
 fn build_folder() -> PathBuf {

@@ -155,6 +155,30 @@ impl Project {
     }
 }
 
+/// Writes the Rust template's project and returns its folder. It holds the SDK, as `outhaul plugin new`
+/// lays it out, and begins with the versions that the plugins are locked to. What did not change is left
+/// alone, so that cargo builds nothing again.
+pub fn rust_project() -> Result<PathBuf> {
+    let plugins = workspace_root().join("plugins");
+    let mut files = BTreeMap::new();
+    read_all(&plugins.join("templates/rust"), Path::new(""), &mut files)?;
+    read_all(&plugins.join("sdk"), Path::new("outhaul-plugin"), &mut files)?;
+    let project = target_dir().join("templates/rust/my-plugin");
+    let lock = project.join("Cargo.lock");
+    if !lock.exists() {
+        files.insert("Cargo.lock".into(), fs::read(plugins.join("Cargo.lock"))?);
+    }
+    for (path, content) in &files {
+        let path = project.join(path);
+        if fs::read(&path).is_ok_and(|there| there == *content) {
+            continue;
+        }
+        fs::create_dir_all(path.parent().context("a file has no folder")?)?;
+        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(project)
+}
+
 /// The contract, laid out as `outhaul plugin new` does: each package in a folder of `wit/deps`.
 fn wit() -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let source = workspace_root().join("wit");

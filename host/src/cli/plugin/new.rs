@@ -47,8 +47,10 @@ pub fn run(args: &NewArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit>
     let folder = folder.display();
     writeln!(out, "{folder} has {} files. Next:\n", files.len())?;
     writeln!(out, "    cd {folder}")?;
-    writeln!(out, "    ./build.sh                      # makes {name}.wasm, or says which tool is missing")?;
-    writeln!(out, "\nREADME.md says how to test it and load it.")?;
+    writeln!(out, "    ./build.sh                # makes {name}.wasm, or says which tool is missing")?;
+    writeln!(out, "    outhaul plugin test {name}.wasm")?;
+    writeln!(out, "    outhaul plugin inspect {name}.wasm       # a config block to paste")?;
+    writeln!(out, "\nREADME.md says where to change what.")?;
     Ok(Exit::Fine)
 }
 
@@ -83,7 +85,10 @@ mod tests {
 
     fn new(words: &[&str]) -> anyhow::Result<String> {
         let Command::Plugin(PluginCommand::New(args)) =
-            Line::try_parse_from([&["outhaul", "plugin", "new"], words].concat())?.command;
+            Line::try_parse_from([&["outhaul", "plugin", "new"], words].concat())?.command
+        else {
+            panic!("it is no other command")
+        };
         let mut out = Vec::new();
         run(&args, &mut out)?;
         Ok(String::from_utf8(out)?)

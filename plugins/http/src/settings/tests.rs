@@ -173,3 +173,13 @@ fn the_schema_names_the_same_keys_and_choices_as_the_reader() {
     assert_eq!(forms[1]["properties"]["mode"]["enum"], json!(Mode::ALL.map(Mode::as_str)));
     assert_eq!(forms[1]["properties"]["source"]["default"], json!(DEFAULT_SOURCE));
 }
+
+#[test]
+fn an_exact_override_wins_over_a_class() {
+    let overrides =
+        parse(json!({ "url": "http://a/", "status": { "4xx": "rejected", "409": "duplicate" } })).overrides;
+    assert_eq!(overrides.get(409), Some(Kind::Duplicate));
+    assert_eq!(overrides.get(404), Some(Kind::Rejected));
+    assert_eq!(overrides.get(429), Some(Kind::Rejected));
+    assert_eq!(overrides.get(500), None);
+}

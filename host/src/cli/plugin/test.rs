@@ -1,0 +1,60 @@
+//! `outhaul plugin test`: the conformance cases and the plugin's own.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::settings;
+use crate::cli::{Exit, Misuse};
+use crate::clock::{SharedClock, SystemClock};
+use crate::kit::report::Tested;
+use crate::kit::suite::{self, Plan};
+use crate::service::plugins::tool_runtime;
+
+/// Runs a component in the host's own runtime against scripted servers: general cases, and its own.
+#[derive(Args, Clone, Debug)]
+pub struct TestArgs {
+    component: PathBuf,
+    /// The folder of the plugin's own cases; else  cases/  beside the component
+    #[arg(long, value_name = "FOLDER")]
+    cases: Option<PathBuf>,
+    /// Write the report as JUnit XML too
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// A JSON object, laid over the settings of  cases/settings.toml
+    #[arg(long, value_name = "JSON", value_parser = settings::parse)]
+    settings: Option<Map<String, Value>>,
+}
+
+pub async fn run(args: &TestArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
+    if let Some(folder) = &args.cases
+        && !folder.is_dir()
+    {
+        return Err(Misuse(format!("--cases {} is not a folder", folder.display())).into());
+    }
+    let clock: SharedClock = Arc::new(SystemClock);
+    let runtime = tool_runtime(clock.clone())?;
+    let plan = Plan {
+        component: args.component.clone(),
+        cases: args.cases.clone().unwrap_or_else(|| suite::cases_beside(&args.component)),
+        settings: args.settings.clone().unwrap_or_default(),
+    };
+    let mut told = Ok(());
+    let mut tell = |test: &Tested| {
+        if told.is_ok() {
+            told = test.print(out).and_then(|()| out.flush());
+        }
+    };
+    let report = suite::run(&runtime, &clock, &plan, &mut tell).await?;
+    told?;
+    writeln!(out, "\n{}: {}", args.component.display(), report.summary())?;
+    if let Some(file) = &args.junit {
+        std::fs::write(file, report.junit())
+            .with_context(|| format!("the report {} can't be written", file.display()))?;
+    }
+    Ok(if report.failures() == 0 { Exit::Fine } else { Exit::Problem })
+}

@@ -1,0 +1,112 @@
+//! The contract as Rust, generated from `wit/`: one world for what every plugin exports, and one for
+//! each optional interface, so that a component exports only what its author named.
+
+pub mod destination {
+    wit_bindgen::generate!({
+        path: [
+            "wit/deps/io.wit",
+            "wit/deps/clocks.wit",
+            "wit/deps/random.wit",
+            "wit/deps/filesystem.wit",
+            "wit/deps/sockets.wit",
+            "wit/deps/cli.wit",
+            "wit/deps/http.wit",
+            "wit/log",
+            "wit/secrets",
+            "wit/delivery",
+        ],
+        inline: "
+            package outhaul:sdk;
+            world sdk-destination {
+                include outhaul:delivery/destination@0.1.0;
+                import wasi:clocks/monotonic-clock@0.2.12;
+                import wasi:http/outgoing-handler@0.2.12;
+            }
+        ",
+        world: "outhaul:sdk/sdk-destination",
+        additional_derives: [PartialEq],
+        // Holds a resource, which nothing compares.
+        additional_derives_ignore: ["stream-error"],
+        pub_export_macro: true,
+        generate_all,
+    });
+}
+
+pub mod batch {
+    wit_bindgen::generate!({
+        path: ["wit/log", "wit/secrets", "wit/delivery"],
+        inline: "
+            package outhaul:sdk;
+            world sdk-batch { export outhaul:delivery/batch@0.1.0; }
+        ",
+        world: "outhaul:sdk/sdk-batch",
+        with: {
+            "outhaul:delivery/types@0.1.0": crate::bindings::destination::outhaul::delivery::types,
+        },
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        generate_all,
+    });
+}
+
+pub mod describe {
+    wit_bindgen::generate!({
+        path: ["wit/log", "wit/secrets", "wit/delivery"],
+        inline: "
+            package outhaul:sdk;
+            world sdk-describe { export outhaul:delivery/describe@0.1.0; }
+        ",
+        world: "outhaul:sdk/sdk-describe",
+        with: {
+            "outhaul:delivery/types@0.1.0": crate::bindings::destination::outhaul::delivery::types,
+        },
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        generate_all,
+    });
+}
+
+pub mod check {
+    wit_bindgen::generate!({
+        path: ["wit/log", "wit/secrets", "wit/delivery"],
+        inline: "
+            package outhaul:sdk;
+            world sdk-check { export outhaul:delivery/check@0.1.0; }
+        ",
+        world: "outhaul:sdk/sdk-check",
+        with: {
+            "outhaul:delivery/types@0.1.0": crate::bindings::destination::outhaul::delivery::types,
+        },
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        generate_all,
+    });
+}
+
+pub mod tick {
+    wit_bindgen::generate!({
+        path: ["wit/log", "wit/secrets", "wit/delivery"],
+        inline: "
+            package outhaul:sdk;
+            world sdk-tick { export outhaul:delivery/tick@0.1.0; }
+        ",
+        world: "outhaul:sdk/sdk-tick",
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        generate_all,
+    });
+}
+
+pub mod close {
+    wit_bindgen::generate!({
+        path: ["wit/log", "wit/secrets", "wit/delivery"],
+        inline: "
+            package outhaul:sdk;
+            world sdk-close { export outhaul:delivery/close@0.1.0; }
+        ",
+        world: "outhaul:sdk/sdk-close",
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        generate_all,
+    });
+}
