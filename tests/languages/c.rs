@@ -7,7 +7,21 @@ use axum::http::Response;
 use outhaul::domain::Outcome;
 use serde_json::json;
 
-crate::promises::promises!("template-c");
+// It needs less memory than would be refused.
+crate::promises::promises! { "template-c":
+    an_event_is_posted_whole_with_its_identity,
+    s35_bodies_around_a_buffers_size_and_past_two_mebibytes_go_out_whole,
+    every_answer_has_its_meaning,
+    s22_a_wish_to_wait_is_seconds_or_a_date_and_anything_else_is_none,
+    nobody_listening_pauses_the_lane_and_costs_no_instance,
+    silence_and_a_lost_answer_are_uncertain,
+    a_request_that_the_config_does_not_allow_names_the_section_to_add,
+    each_wrong_setting_is_refused_at_its_pointer,
+    requests_are_signed_with_each_key_of_the_secret,
+    a_secret_that_is_not_granted_shows_when_the_plugin_is_loaded,
+    what_it_logs_comes_out,
+    s38_it_fits_the_default_limits,
+}
 
 mod hostile {
     // C has no exceptions.
@@ -30,6 +44,18 @@ mod stream {
     async fn events_stream_through_one_destination_and_each_is_delivered_once() {
         crate::stream::each_event_is_delivered_once("template-c").await;
     }
+}
+
+#[tokio::test]
+async fn two_mebibytes_are_enough_memory() {
+    let receiver = Receiver::accepting().await;
+    let plan = Plan::of("template-c", json!({ "url": receiver.origin() })).reaching(&receiver.origin());
+    let lane = plan.change(|spec| spec.limits.memory_bytes = 2 << 20).load().await;
+    for _ in 0..100 {
+        let outcome = lane.send(&[b'x'; 100_000]).await;
+        assert!(outcome.is_success(), "{outcome:?}");
+    }
+    assert_eq!(lane.stats().out_of_memory, 0);
 }
 
 #[tokio::test]

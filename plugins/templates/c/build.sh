@@ -24,8 +24,9 @@ command -v wasm-tools >/dev/null ||
 mkdir -p build
 # A reactor is a module with exports and without main. Malloc, strings and snprintf need no system; what
 # does (files, sockets, time) is not there: use the imports of wit/world.wit.
+# The stack, which zig makes 16 MiB large by default, counts towards limits.memory.
 $CC --target=wasm32-wasi -mexec-model=reactor -std=gnu23 -Os -Wall -Wextra \
-    -Ibindings src/*.c bindings/*.c -Wl,--strip-all -o build/core.wasm
+    -Ibindings src/*.c bindings/*.c -Wl,--strip-all,-z,stack-size=262144 -o build/core.wasm
 wasm-tools component embed wit -w plugin build/core.wasm -o build/embedded.wasm
 wasm-tools component new build/embedded.wasm -o my-plugin.wasm
 echo "built my-plugin.wasm"
