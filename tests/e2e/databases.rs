@@ -98,8 +98,17 @@ impl Scene {
     /// The same, with further keys of `[outbox]` and `[server]`. Timeouts are short, so that leases
     /// can be, and a takeover is soon seen.
     pub fn write_config_with(&self, outbox: &str, server: &str, rest: &str) -> PathBuf {
+        self.write_config_of("1s", outbox, server, rest)
+    }
+
+    /// For a host whose statements must not run out of time on a busy machine.
+    pub fn write_patient_config(&self, rest: &str) -> PathBuf {
+        self.write_config_of("8s", "", "", rest)
+    }
+
+    fn write_config_of(&self, timeout: &str, outbox: &str, server: &str, rest: &str) -> PathBuf {
         let text = format!(
-            "version = 1\n[outbox]\nurl = \"{}\"\ntimeout = \"1s\"\npoll = \"500ms\"\n{outbox}\n\
+            "version = 1\n[outbox]\nurl = \"{}\"\ntimeout = \"{timeout}\"\npoll = \"500ms\"\n{outbox}\n\
              [server]\nlisten = \"127.0.0.1:0\"\n{server}\n[runtime]\ncache = \"{}\"\n\
              {rest}\n",
             self.url(),
