@@ -153,7 +153,7 @@ create table {schema}outbox_host (
     config_digest  text not null,
     schema_version bigint not null,
     last_seen      timestamptz not null,
-    problems       jsonb not null default '[]'
+    notes          jsonb not null default '{}'
 );
 
 -- What the hosts agreed on; the routing trigger reads 'wake'.

@@ -177,7 +177,7 @@ CREATE TABLE outbox_host (
     config_digest  TEXT NOT NULL,
     schema_version INTEGER NOT NULL,
     last_seen      INTEGER NOT NULL,
-    problems       TEXT NOT NULL DEFAULT '[]'
+    notes          TEXT NOT NULL DEFAULT '{}'
 ) WITHOUT ROWID;
 
 -- Distinct events that a lane rejected since the last that it did not.

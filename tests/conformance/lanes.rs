@@ -166,6 +166,26 @@ pub async fn a_stopped_lane_waits_for_an_operator_or_a_changed_setting(db: &dyn 
     assert_eq!(ids(&scene.claim("host-a").await), ["e1"]);
 }
 
+pub async fn a_replaced_plugin_revives_a_stopped_lane_and_no_other(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    scene.insert_ids(&["e1"]).await;
+    assert!(!change(&scene, LaneChange::Revive).await, "it is active");
+    scene.store.pause(SHOP, "look", "ann").await.expect("pause");
+    assert!(!change(&scene, LaneChange::Revive).await, "an operator's pause stands");
+    scene.store.resume(SHOP, "ann").await.expect("resume");
+    let seq = scene.row("e1").await.sequence;
+    scene.store.count_rejection(scene.shop, Some(EventSeq(seq))).await.expect("count");
+    assert!(change(&scene, stop("410 gone")).await);
+    let epoch = scene.lane().await.epoch;
+    let late = scene.store.change_lane(scene.shop, epoch - 1, LaneChange::Revive).await;
+    assert!(!late.expect("change"), "that was another stop");
+    assert!(change(&scene, LaneChange::Revive).await);
+    let lane = scene.lane().await;
+    assert_eq!((lane.state, lane.epoch), (LaneState::Active, epoch + 1));
+    assert_eq!(scene.store.count_rejection(scene.shop, None).await.expect("count"), 0);
+    assert_eq!(ids(&scene.claim("host-a").await), ["e1"]);
+}
+
 pub async fn rejections_in_a_row_are_counted_by_distinct_events(db: &dyn Database) {
     let scene = Scene::open(db).await;
     scene.insert_ids(&["e1", "e2"]).await;

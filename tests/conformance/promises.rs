@@ -80,6 +80,7 @@ macro_rules! promises {
                 an_operators_pause_is_never_probed_nor_overridden,
                 a_resume_of_an_active_lane_starts_a_new_epoch,
                 a_stopped_lane_waits_for_an_operator_or_a_changed_setting,
+                a_replaced_plugin_revives_a_stopped_lane_and_no_other,
                 rejections_in_a_row_are_counted_by_distinct_events,
                 a_delivery_knows_that_it_was_deferred_before_the_lanes_latest_success,
                 an_act_on_an_unknown_lane_is_refused_by_name,
@@ -97,7 +98,7 @@ macro_rules! promises {
                 a_digest_never_seen_takes_the_next_generation_and_an_old_one_does_not,
                 a_superseded_host_gets_no_id_for_what_the_current_config_never_had,
                 a_host_touches_no_rows_of_a_destination_it_lacks,
-                hosts_are_seen_with_their_config_and_their_problems,
+                hosts_are_seen_with_their_config_and_what_they_say_of_themselves,
             }
             producers {
                 a_committed_event_is_delivered_at_every_isolation_level,

@@ -188,8 +188,14 @@ pub async fn a_digest_never_seen_takes_the_next_generation_and_an_old_one_does_n
     assert_eq!((again.generation, again.standing), (1, ConfigStanding::Current));
     let newer = scene.store.register(&two).await.expect("register");
     assert_eq!((newer.generation, newer.standing), (2, ConfigStanding::Current));
-    assert_eq!(scene.store.heartbeat("host-a", &[]).await.expect("beat"), ConfigStanding::Superseded);
-    assert_eq!(scene.store.heartbeat("host-b", &[]).await.expect("beat"), ConfigStanding::Current);
+    assert_eq!(
+        scene.store.heartbeat("host-a", &HostNotes::default()).await.expect("beat"),
+        ConfigStanding::Superseded
+    );
+    assert_eq!(
+        scene.store.heartbeat("host-b", &HostNotes::default()).await.expect("beat"),
+        ConfigStanding::Current
+    );
     // The old host restarts: its digest was seen, so it writes no routes and says so.
     let back = scene.store.register(&one).await.expect("register");
     assert_eq!((back.generation, back.standing), (2, ConfigStanding::Superseded));
@@ -200,7 +206,10 @@ pub async fn a_digest_never_seen_takes_the_next_generation_and_an_old_one_does_n
     let applied = HostRegistration { takeover: Takeover::UnlessCurrent, ..one };
     let applied = scene.store.register(&applied).await.expect("register");
     assert_eq!((applied.generation, applied.standing), (3, ConfigStanding::Current));
-    assert_eq!(scene.store.heartbeat("host-b", &[]).await.expect("beat"), ConfigStanding::Superseded);
+    assert_eq!(
+        scene.store.heartbeat("host-b", &HostNotes::default()).await.expect("beat"),
+        ConfigStanding::Superseded
+    );
     scene.insert(&[event_of("e2", "bill.paid")]).await;
     assert_eq!(destinations_of(&scene, "e2").await, [UNROUTED_NAME]);
 }
@@ -237,18 +246,39 @@ pub async fn a_host_touches_no_rows_of_a_destination_it_lacks(db: &dyn Database)
     assert_eq!(scene.store.lanes(&[scene.shop]).await.expect("lanes").len(), 1);
 }
 
-pub async fn hosts_are_seen_with_their_config_and_their_problems(db: &dyn Database) {
+pub async fn hosts_are_seen_with_their_config_and_what_they_say_of_themselves(db: &dyn Database) {
     let scene = Scene::open(db).await;
     scene.at(130).await;
     let problem = LaneProblem { destination: SHOP.to_owned(), problem: "no such file".to_owned() };
-    scene.store.heartbeat("host-a", std::slice::from_ref(&problem)).await.expect("beat");
+    let loaded = LoadedNote {
+        destination: "audit".to_owned(),
+        generation: 3,
+        component_digest: "ab".repeat(32),
+        reload_error: Some("it trapped\0".to_owned()),
+    };
+    let notes = HostNotes {
+        problems: vec![problem],
+        loaded: vec![loaded],
+        reload_error: Some("line 3: no such key".to_owned()),
+    };
+    scene.store.heartbeat("host-a", &notes).await.expect("beat");
     let hosts = scene.store.hosts().await.expect("hosts");
     assert_eq!(hosts.len(), 1);
     assert_eq!((hosts[0].host.as_str(), hosts[0].version.as_str()), ("host-a", "0.1.0"));
     assert_eq!((hosts[0].config_digest.as_str(), hosts[0].is_current), ("c1", true));
-    assert_eq!((hosts[0].last_seen, hosts[0].problems.clone()), (at(130), vec![problem]));
-    scene.store.heartbeat("host-a", &[]).await.expect("beat");
-    assert!(scene.store.hosts().await.expect("hosts")[0].problems.is_empty());
-    let unknown = scene.store.heartbeat("host-z", &[]).await;
+    assert_eq!(hosts[0].last_seen, at(130));
+    let mut told = hosts[0].notes.clone();
+    let error = told.loaded[0].reload_error.take().expect("it is kept");
+    assert!(error.starts_with("it trapped"), "{error:?}");
+    assert_eq!(
+        told,
+        HostNotes { loaded: vec![LoadedNote { reload_error: None, ..notes.loaded[0].clone() }], ..notes }
+    );
+    // A reload registers again, and takes nothing back of what the host said.
+    register(&scene, "c1", vec![destination(SHOP, &["order.*"])]).await;
+    assert_eq!(scene.store.hosts().await.expect("hosts")[0].notes.problems.len(), 1);
+    scene.store.heartbeat("host-a", &HostNotes::default()).await.expect("beat");
+    assert_eq!(scene.store.hosts().await.expect("hosts")[0].notes, HostNotes::default());
+    let unknown = scene.store.heartbeat("host-z", &HostNotes::default()).await;
     assert!(matches!(unknown, Err(StoreError::Refused(_))), "{unknown:?}");
 }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use outhaul::domain::{DestinationId, EventSeq, Timestamp, Write};
 use outhaul::relay::{Drained, Lane, Relay, RelayHandle, RelaySettings};
 use outhaul::store::{
-    Acknowledgement, ClaimRef, ClaimRequest, Claims, ConfigStanding, HostRegistration, LaneChange,
-    LaneProblem, LaneView, ProbeToken, Registered, Settled, Store, StoreError, StoreResult, Swept,
+    Acknowledgement, ClaimRef, ClaimRequest, Claims, ConfigStanding, HostNotes, HostRegistration, LaneChange,
+    LaneView, ProbeToken, Registered, Settled, Store, StoreError, StoreResult, Swept,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -208,8 +208,8 @@ impl Store for Line {
         self.send("register", self.world.model.register(host)).await
     }
 
-    async fn heartbeat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding> {
-        self.send("heartbeat", self.world.model.heartbeat(host_id, problems)).await
+    async fn heartbeat(&self, host_id: &str, notes: &HostNotes) -> StoreResult<ConfigStanding> {
+        self.send("heartbeat", self.world.model.heartbeat(host_id, notes)).await
     }
 
     async fn lanes(&self, destinations: &[DestinationId]) -> StoreResult<Vec<LaneView>> {

@@ -163,7 +163,7 @@ fn a_plugin_that_cannot_configure_stops_its_lane_on_that_host_only() {
         let calls: usize = ids.iter().map(|id| world.watch.account(*id).fences.len()).sum();
         assert!(calls <= 8, "{calls}");
         let hosts = world.model.hosts().await.unwrap();
-        let problems = &hosts.iter().find(|host| host.host == "one").unwrap().problems;
+        let problems = &hosts.iter().find(|host| host.host == "one").unwrap().notes.problems;
         assert!(problems[0].problem.contains("as the script says"), "{problems:?}");
         // A new config gives it a plugin that works.
         one.relay.put_lane(lane_with(&world, "one", 0, script(|_| Act::deliver(1))));

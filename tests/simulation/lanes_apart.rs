@@ -92,7 +92,7 @@ fn s10_a_plugin_that_failed_to_load_is_named_and_the_others_deliver() {
         assert_eq!(status.lanes[1].problem, None);
         let hosts = world.model.hosts().await.unwrap();
         let told = hosts.iter().find(|host| host.host == "one").expect("registered");
-        assert_eq!(told.problems[0].destination, "a");
+        assert_eq!(told.notes.problems[0].destination, "a");
     });
 }
 

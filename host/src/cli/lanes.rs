@@ -115,7 +115,7 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
     let mut table = Table::new(&["LANE", "STATE", "PENDING", "IN FLIGHT", "DEAD", "OLDEST", "REASON"]);
     for lane in lanes {
         let stopped_on =
-            hosts.iter().filter(|host| host.problems.iter().any(|p| p.destination == lane.destination));
+            hosts.iter().filter(|host| host.notes.problems.iter().any(|p| p.destination == lane.destination));
         let stopped_on = stopped_on.count();
         let mut shown = state(lane.state).to_owned();
         if let Some(until) = lane.paused_until {
@@ -154,7 +154,7 @@ pub fn state(state: LaneState) -> &'static str {
 /// What each host can't run, one line each.
 pub fn problems_of(hosts: &[HostReport]) -> Vec<String> {
     let of_host = |host: &HostReport| -> Vec<String> {
-        let problems = host.problems.iter();
+        let problems = host.notes.problems.iter();
         problems
             .map(|problem| format!("{} on {}: {}", problem.destination, host.host, problem.problem))
             .collect()

@@ -329,7 +329,13 @@ async fn status_shows_lanes_backlog_and_hosts() {
     let payload = file("x");
     desk.run(&["emit", "order.x", path(&payload)]).await;
     desk.store
-        .heartbeat("host-1", &[LaneProblem { destination: "hook".into(), problem: "no file".into() }])
+        .heartbeat(
+            "host-1",
+            &HostNotes {
+                problems: vec![LaneProblem { destination: "hook".into(), problem: "no file".into() }],
+                ..Default::default()
+            },
+        )
         .await
         .unwrap();
     let status = desk.run(&["status"]).await.text;

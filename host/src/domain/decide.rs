@@ -18,6 +18,8 @@ pub struct AttemptFacts {
     pub is_probe: bool,
     /// Another host has applied a newer config: this host's judgement of the lane is its own.
     pub config_is_superseded: bool,
+    /// Its plugin was replaced while it ran: what it says of the lane is not of what runs now.
+    pub is_replaced: bool,
 }
 
 /// A destination's rules for failures.
@@ -83,7 +85,7 @@ pub enum LaneEffect {
     Pause {
         after: Option<Duration>,
     },
-    /// Stop for all hosts until an operator or a restart with a changed config acts.
+    /// Stop for all hosts until an operator or a changed config acts.
     Stop,
     /// Stop on this host only.
     StopHere,
@@ -122,7 +124,7 @@ pub fn decide(
         }
         Outcome::Gone(_) | Outcome::Misconfigured(_) => {
             let lane = if facts.config_is_superseded { LaneEffect::StopHere } else { LaneEffect::Stop };
-            verdict(defer_or_die(facts, policy, now), lane)
+            verdict(defer_or_die(facts, policy, now), if_current(facts, lane))
         }
         Outcome::Host(failure, _) => match failure {
             HostFailure::Trap
@@ -138,10 +140,15 @@ pub fn decide(
             }
             HostFailure::PayloadUnreadable => verdict(retry(None), LaneEffect::NotAsked),
             HostFailure::Load | HostFailure::Configure => {
-                verdict(defer_or_die(facts, policy, now), LaneEffect::StopHere)
+                verdict(defer_or_die(facts, policy, now), if_current(facts, LaneEffect::StopHere))
             }
         },
     }
+}
+
+/// A replaced plugin stops nothing: the one that runs now finds out for itself.
+fn if_current(facts: &AttemptFacts, stop: LaneEffect) -> LaneEffect {
+    if facts.is_replaced { LaneEffect::NotAsked } else { stop }
 }
 
 fn verdict(write: Write, lane: LaneEffect) -> Verdict {
@@ -184,6 +191,7 @@ mod tests {
             deferred_before_success: false,
             is_probe: false,
             config_is_superseded: false,
+            is_replaced: false,
         }
     }
 
@@ -279,5 +287,16 @@ mod tests {
     fn a_superseded_host_stops_only_itself() {
         let superseded = AttemptFacts { config_is_superseded: true, ..facts() };
         assert_eq!(judge(&superseded, Outcome::Gone(no()), 101).1, LaneEffect::StopHere);
+    }
+
+    #[test]
+    fn a_plugin_that_was_replaced_while_it_ran_stops_nothing() {
+        for config_is_superseded in [false, true] {
+            let replaced = AttemptFacts { is_replaced: true, config_is_superseded, ..facts() };
+            let refused = Outcome::Host(HostFailure::Configure, no());
+            for outcome in [Outcome::Gone(no()), Outcome::Misconfigured(no()), refused] {
+                assert_eq!(judge(&replaced, outcome, 101), (Write::Defer, LaneEffect::NotAsked));
+            }
+        }
     }
 }

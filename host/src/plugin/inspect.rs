@@ -35,7 +35,7 @@ impl Runtime {
         let bytes = std::fs::metadata(component).map_or(0, |found| found.len());
         let (exports, imports) = (prepared.exports.clone(), prepared.imports.clone());
         let (digest, optional) = (prepared.digest.clone(), prepared.contract.exports());
-        let bare = load::granted(&self.inner, &prepared, spec).await?;
+        let bare = load::granted(&self.inner, &prepared, spec, Arc::default()).await?;
         let description = describe::describe(&self.inner, Arc::new(bare), component).await;
         Ok(Inspection { digest, bytes, exports, imports, optional, description })
     }

@@ -61,8 +61,19 @@ impl Runtime {
     /// Loads one destination's plugin. A plugin whose `configure` says "unavailable" is loaded: it
     /// is asked again at each delivery.
     pub async fn load(&self, spec: PluginSpec) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load_after(spec, None).await
+    }
+
+    /// The same for a candidate that is to take the place of `running`, whose counters it goes on
+    /// counting with.
+    pub async fn load_after(
+        &self,
+        spec: PluginSpec,
+        running: Option<&LoadedPlugin>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let destination = spec.destination.clone();
-        load(self.inner.clone(), spec).await.map_err(|problem| LoadError { destination, problem })
+        let stats = running.map(LoadedPlugin::counters).unwrap_or_default();
+        load(self.inner.clone(), spec, stats).await.map_err(|problem| LoadError { destination, problem })
     }
 }
 
@@ -76,10 +87,14 @@ pub struct Prepared {
     gated: Vec<Capability>,
 }
 
-async fn load(runtime: Arc<Inner>, spec: PluginSpec) -> Result<Arc<LoadedPlugin>, LoadProblem> {
+async fn load(
+    runtime: Arc<Inner>,
+    spec: PluginSpec,
+    stats: Arc<Stats>,
+) -> Result<Arc<LoadedPlugin>, LoadProblem> {
     let spec = Arc::new(spec);
     let prepared = prepared(&runtime, &spec).await?;
-    let bare = granted(&runtime, &prepared, Arc::new(spec.without_grants())).await?;
+    let bare = granted(&runtime, &prepared, Arc::new(spec.without_grants()), Arc::default()).await?;
     let said = describe::describe(&runtime, Arc::new(bare), &spec.component).await;
     if let Err(problem) = &said {
         tracing::warn!(
@@ -89,7 +104,7 @@ async fn load(runtime: Arc<Inner>, spec: PluginSpec) -> Result<Arc<LoadedPlugin>
         );
     }
     asks::check_gated(&prepared.gated, &said, &spec).map_err(LoadProblem::Contract)?;
-    let parts = Arc::new(granted(&runtime, &prepared, spec.clone()).await?);
+    let parts = Arc::new(granted(&runtime, &prepared, spec.clone(), stats).await?);
     let first = first_instance(&runtime, parts.clone()).await?;
     Ok(Arc::new(LoadedPlugin::new(runtime, parts, &spec, first, said)))
 }
@@ -104,9 +119,10 @@ pub async fn granted(
     runtime: &Arc<Inner>,
     prepared: &Prepared,
     spec: Arc<PluginSpec>,
+    stats: Arc<Stats>,
 ) -> Result<Parts, LoadProblem> {
     let (inner, contract, digest) = (runtime.clone(), prepared.contract.clone(), prepared.digest.clone());
-    blocking(runtime, move || grant(&inner, contract, digest, &spec)).await
+    blocking(runtime, move || grant(&inner, contract, digest, &spec, stats)).await
 }
 
 /// Compiling takes seconds for large components, and files may be slow: not on a thread that others
@@ -137,8 +153,8 @@ fn grant(
     contract: Contract,
     digest: String,
     spec: &PluginSpec,
+    stats: Arc<Stats>,
 ) -> Result<Parts, LoadProblem> {
-    let stats = Arc::new(Stats::default());
     let denials = Arc::new(Denials::new(spec.destination.clone()));
     let (resolver, clock) = (&runtime.resolver, &runtime.clock);
     let secrets = Secrets::read(&spec.secrets, denials.clone()).map_err(LoadProblem::Grant)?;

@@ -115,6 +115,11 @@ impl LoadedPlugin {
         self.pool.parts.denials.counts()
     }
 
+    /// The counters, for the generation that takes this one's place.
+    pub(super) fn counters(&self) -> Arc<Stats> {
+        self.pool.parts.stats.clone()
+    }
+
     /// Instances waiting for a call.
     pub fn idle_instances(&self) -> usize {
         self.pool.idle().as_ref().map_or(0, Vec::len)

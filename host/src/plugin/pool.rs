@@ -188,6 +188,7 @@ impl Pool {
 
     /// What is warm goes at once, what is busy when its call ends. Called on the guests' threads.
     pub fn retire(&self) {
+        self.parts.http.retire();
         let idle = self.idle().take().unwrap_or_default();
         idle.into_iter().for_each(|instance| self.close(instance, None));
         self.in_progress.close();

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::attention::Attention;
 use super::backoff::Backoff;
 use super::context::Context;
-use super::metrics::ByState;
 use crate::store::{LaneState as StoredState, LaneView, StoreResult};
 
 /// The least time between two questions. A producer that commits a thousand times a second wakes
@@ -71,7 +70,7 @@ async fn ask(ctx: &Context, all: bool) -> StoreResult<bool> {
     for view in views {
         if let Some(lane) = ctx.lane(view.destination) {
             ask_again_when_due(ctx, &view);
-            show_state(ctx, &lane.name(), view.state);
+            ctx.metrics.show_state(&lane.name(), view.state);
             lane.apply(view);
         }
     }
@@ -91,18 +90,6 @@ fn ask_again_when_due(ctx: &Context, view: &LaneView) {
         if wait < ctx.settings.poll && (view.state == StoredState::Active || !wait.is_zero()) {
             ctx.questions.ask_after(wait.max(DUE_WAIT_MIN), &*ctx.clock);
         }
-    }
-}
-
-fn show_state(ctx: &Context, destination: &str, state: StoredState) {
-    for (candidate, text) in [
-        (StoredState::Active, "active"),
-        (StoredState::Paused, "paused"),
-        (StoredState::Stopped, "stopped"),
-        (StoredState::Removed, "removed"),
-    ] {
-        let labels = ByState { destination: destination.to_owned(), state: text.to_owned() };
-        ctx.metrics.lane_state.get_or_create(&labels).set(i64::from(candidate == state));
     }
 }
 

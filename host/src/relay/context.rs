@@ -19,7 +19,7 @@ use super::metrics::{ByOperation, Metrics};
 use super::settings::RelaySettings;
 use crate::clock::{Clock, SharedClock};
 use crate::domain::{DestinationId, Timestamp};
-use crate::store::{SharedStore, StoreError, StoreResult};
+use crate::store::{HostNotes, SharedStore, StoreError, StoreResult};
 
 /// Claim statements this host has open at once. Two keep a database busy; more would only hold
 /// connections that a renewal may need.
@@ -49,6 +49,10 @@ pub(super) struct Context {
     /// One suspect at a time: if it kills the process, it is known who did.
     pub suspects: Arc<Semaphore>,
     pub config_is_superseded: AtomicBool,
+    /// What the service has to say with each heartbeat.
+    pub notes: Mutex<HostNotes>,
+    /// The next heartbeat should not wait for its time.
+    pub has_news: Notify,
     /// Cancelled once it is known whether this host's config is the current one.
     pub standing_is_known: CancellationToken,
     /// Drain, step one.
@@ -84,6 +88,8 @@ impl Context {
             read_gate: Semaphore::new(READS_AT_ONCE),
             suspects: Arc::new(Semaphore::new(1)),
             config_is_superseded: AtomicBool::new(false),
+            notes: Mutex::default(),
+            has_news: Notify::new(),
             standing_is_known: CancellationToken::new(),
             stop_claiming: CancellationToken::new(),
             interrupt: CancellationToken::new(),

@@ -34,7 +34,7 @@ pub(super) async fn tell_lane(ctx: &Context, flight: &Flight, outcome: &Outcome,
         LaneEffect::Stop => return stop(ctx, flight, reason_of(outcome)).await,
         LaneEffect::StopHere => {
             let epoch = flight.claimed.lane_epoch;
-            flight.lane.stop_here(reason_of(outcome), epoch);
+            flight.lane.stop_here(&flight.spec, reason_of(outcome), epoch);
             if let Some(token) = flight.probe {
                 drop_probe(ctx, flight, token).await;
             }
@@ -75,7 +75,7 @@ async fn stop(ctx: &Context, flight: &Flight, reason: String) {
         tracing::error!(
             destination = flight.destination(),
             reason,
-            "the lane stopped; fix the destination or its settings, then resume the lane, or restart the hosts with the changed config"
+            "the lane stopped; fix the destination or its settings, then resume the lane, or change its config"
         );
     }
 }

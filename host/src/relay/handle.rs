@@ -13,7 +13,7 @@ use super::settings::{Lane, RelaySettings};
 use super::{acknowledger, asker, claimer, housekeeper, renewer};
 use crate::clock::SharedClock;
 use crate::domain::DestinationId;
-use crate::store::{LaneView, SharedStore};
+use crate::store::{HostNotes, LaneChange, LaneState as StoredState, LaneView, SharedStore, StoreResult};
 
 pub struct Relay;
 
@@ -85,7 +85,13 @@ impl RelayHandle {
     pub fn put_lane(&self, lane: Lane) {
         let mut lanes = self.ctx.lanes.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lanes.get(&lane.id) {
-            return known.replace(lane);
+            let old_name = known.name();
+            if old_name != lane.settings.name {
+                self.ctx.metrics.forget_state(&old_name);
+            }
+            known.replace(lane);
+            self.ctx.questions.ask_now();
+            return;
         }
         let state = Arc::new(LaneState::new(lane));
         lanes.insert(state.id, state.clone());
@@ -99,7 +105,30 @@ impl RelayHandle {
         let removed = self.ctx.lanes.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Some(lane) = removed {
             lane.removed.cancel();
+            self.ctx.metrics.show_state(&lane.name(), StoredState::Removed);
         }
+    }
+
+    /// What this host says of itself from now on, beside what the relay knows of its lanes.
+    pub fn tell(&self, notes: HostNotes) {
+        *self.ctx.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+        self.ctx.has_news.notify_one();
+    }
+
+    /// Tries a stopped lane again, for all hosts, unless this one's config is superseded. Returns
+    /// whether it was stopped.
+    pub async fn revive_lane(&self, id: DestinationId) -> StoreResult<bool> {
+        if self.ctx.config_is_superseded.load(Relaxed) {
+            return Ok(false);
+        }
+        let views = self.ctx.ask("lanes", self.ctx.store.lanes(&[id])).await?;
+        let Some(view) = views.first().filter(|view| view.state == StoredState::Stopped) else {
+            return Ok(false);
+        };
+        let change = self.ctx.store.change_lane(id, view.epoch, LaneChange::Revive);
+        let is_revived = self.ctx.ask("change_lane", change).await?;
+        self.ctx.questions.ask_now();
+        Ok(is_revived)
     }
 
     pub fn metrics(&self) -> &Metrics {

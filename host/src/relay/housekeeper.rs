@@ -1,15 +1,15 @@
 //! Says this host is alive and what can't run on it, and sweeps events that no route matched or no
 //! trigger saw.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::context::Context;
 use super::metrics::by_reason;
 use crate::domain::{DeadReason, DestinationId};
-use crate::store::{ConfigStanding, LaneProblem, StoreError, StoreResult};
+use crate::store::{ConfigStanding, HostNotes, LaneProblem, StoreError, StoreResult};
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -31,7 +31,10 @@ pub(super) async fn heartbeat(ctx: Arc<Context>) {
                 HEARTBEAT_EVERY
             }
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = ctx.has_news.notified() => {}
+        }
     }
 }
 
@@ -40,16 +43,15 @@ async fn beat(ctx: &Context) -> StoreResult<()> {
     if let Ok(now) = ctx.ask("now", ctx.store.now()).await {
         ctx.database_time.calibrate(sent_at, now, ctx.clock.since_boot());
     }
-    let problems = problems(ctx);
+    let notes = notes(ctx);
     let host_id = &ctx.settings.host_id;
-    let standing = ctx.ask("heartbeat", ctx.store.heartbeat(host_id, &problems)).await?;
+    let standing = ctx.ask("heartbeat", ctx.store.heartbeat(host_id, &notes)).await?;
     let is_superseded = standing == ConfigStanding::Superseded;
     if ctx.config_is_superseded.swap(is_superseded, Relaxed) != is_superseded {
         if is_superseded {
             tracing::warn!(
                 "another host applied a newer config: this one delivers on where the order of the lane is \
-                 the same, writes no routes, and stops lanes only for itself; give it the newer config \
-                 and restart it"
+                 the same, writes no routes, and stops lanes only for itself; give it the newer config"
             );
         } else {
             tracing::info!("this host's config is the current one again");
@@ -60,12 +62,14 @@ async fn beat(ctx: &Context) -> StoreResult<()> {
     Ok(())
 }
 
-fn problems(ctx: &Context) -> Vec<LaneProblem> {
+/// What this host was told to say of itself, and what it knows of its lanes.
+fn notes(ctx: &Context) -> HostNotes {
     let lanes = ctx.lanes();
     let problems = lanes
         .iter()
         .filter_map(|lane| lane.problem().map(|problem| LaneProblem { destination: lane.name(), problem }));
-    problems.collect()
+    let told = ctx.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    HostNotes { problems: problems.collect(), ..told }
 }
 
 pub(super) async fn sweep(ctx: Arc<Context>) {

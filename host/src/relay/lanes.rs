@@ -218,10 +218,20 @@ impl LaneState {
         self.inner().has_due = false;
     }
 
-    /// Stops the lane on this host only, until a resume or a restart with a changed config.
-    pub fn stop_here(&self, reason: String, epoch: i64) {
+    /// Whether an attempt that started with `spec` speaks of what the lane is now.
+    pub fn is_current(&self, spec: &Arc<Lane>) -> bool {
+        Arc::ptr_eq(&self.spec.read().unwrap_or_else(PoisonError::into_inner), spec)
+    }
+
+    /// Stops the lane on this host only, until a resume or a changed config, if `spec` is what the
+    /// lane is now.
+    pub fn stop_here(&self, spec: &Arc<Lane>, reason: String, epoch: i64) {
         let name = self.name();
         let mut inner = self.inner();
+        // Under the lock that `replace` takes last, so that no stop of an old spec outlives it.
+        if !self.is_current(spec) {
+            return;
+        }
         let is_news = inner.stopped_here.is_none();
         inner.stopped_here = Some(StoppedHere { reason: reason.clone(), epoch });
         drop(inner);

@@ -8,6 +8,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::store::LaneState;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ByDestination {
     pub destination: String,
@@ -109,6 +111,22 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// 1 for the state a lane is in, 0 for the others.
+    pub(super) fn show_state(&self, destination: &str, state: LaneState) {
+        for candidate in STATES {
+            self.lane_state
+                .get_or_create(&by_state(destination, candidate))
+                .set(i64::from(candidate == state));
+        }
+    }
+
+    /// The lane has another name now.
+    pub(super) fn forget_state(&self, destination: &str) {
+        for state in STATES {
+            self.lane_state.remove(&by_state(destination, state));
+        }
+    }
+
     /// Adds every family to a registry, which should carry the prefix `outhaul`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("claims", "Claim statements sent", self.claims.clone());
@@ -169,6 +187,12 @@ impl Metrics {
             self.payload_bytes.clone(),
         );
     }
+}
+
+const STATES: [LaneState; 4] = [LaneState::Active, LaneState::Paused, LaneState::Stopped, LaneState::Removed];
+
+fn by_state(destination: &str, state: LaneState) -> ByState {
+    ByState { destination: destination.to_owned(), state: state.as_str().to_owned() }
 }
 
 pub(super) fn by(destination: &str) -> ByDestination {

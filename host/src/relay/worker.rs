@@ -58,6 +58,10 @@ pub(super) fn span(flight: &Flight) -> tracing::Span {
 
 async fn attempt(ctx: &Context, flight: Flight, cargo: Cargo) {
     let Some(cargo) = load(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
+    if !matches!(cargo, Cargo::TooLarge) {
+        // Claimed is not started: only calls finish on a generation that was replaced.
+        flight.spec = flight.lane.spec();
+    }
     let Some(ended) = run_plugin(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
     report(ctx, finish(ctx, flight, ended)).await;
 }
@@ -192,6 +196,7 @@ fn judge(ctx: &Context, flight: &Flight, ended: &Ended) -> Verdict {
         deferred_before_success: flight.claimed.deferred_before_success,
         is_probe: flight.probe.is_some(),
         config_is_superseded: ctx.config_is_superseded.load(Relaxed),
+        is_replaced: !flight.lane.is_current(&flight.spec),
     };
     let policy = Policy { retry: flight.spec.settings.retry.clone() };
     decide(&facts, &ended.outcome, &policy, ended.ended_at, ctx.clock.jitter())

@@ -58,9 +58,9 @@ pub trait Store: Send + Sync + 'static {
     /// stopped becomes active again. Called at start and at each reload.
     async fn register(&self, host: &HostRegistration) -> StoreResult<Registered>;
 
-    /// Says this host is alive and which of its lanes can't run here (replacing what it said
+    /// Says this host is alive, what it runs and what can't run here (replacing what it said
     /// before), and tells whether its config is still the current one.
-    async fn heartbeat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding>;
+    async fn heartbeat(&self, host_id: &str, notes: &HostNotes) -> StoreResult<ConfigStanding>;
 
     /// One question for all lanes of this host: which may run, and which have something due.
     /// Costs one round trip whatever the number of destinations.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::{LaneProblem, LaneState, StoreError, StoreResult};
+use super::{HostNotes, LaneState, StoreError, StoreResult};
 use crate::domain::{DestinationId, EventSeq, Timestamp};
 
 /// The operator's side. Every act is recorded in `outbox_action` in the same transaction.
@@ -280,7 +280,8 @@ pub struct HostReport {
     pub schema_version: i64,
     pub last_seen: Timestamp,
     pub is_current: bool,
-    pub problems: Vec<LaneProblem>,
+    #[serde(flatten)]
+    pub notes: HostNotes,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -78,6 +78,31 @@ pub struct LaneProblem {
     pub problem: String,
 }
 
+/// What stands behind a destination on one host.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LoadedNote {
+    pub destination: String,
+    /// From 1 at the host's start, one more with each swap; 0 until a plugin has loaded.
+    pub generation: u64,
+    /// Hex SHA-256; empty until a plugin has loaded.
+    pub component_digest: String,
+    /// Why the candidate of the last reload did not replace this generation, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reload_error: Option<String>,
+}
+
+/// What a host says of itself with each heartbeat, so that tools see it with no way to the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct HostNotes {
+    #[serde(default)]
+    pub problems: Vec<LaneProblem>,
+    #[serde(default)]
+    pub loaded: Vec<LoadedNote>,
+    /// Why the config on disk is not the one that runs, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reload_error: Option<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigStanding {
     Current,
@@ -264,6 +289,8 @@ pub enum LaneChange {
         probe: ProbeToken,
         success: bool,
     },
+    /// A stopped lane is tried again, because the plugin behind it was replaced.
+    Revive,
     /// The probe found nothing to send or the host failed before it learned anything.
     DropProbe {
         probe: ProbeToken,

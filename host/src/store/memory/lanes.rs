@@ -51,7 +51,7 @@ impl Model {
             version: host.version.clone(),
             config_digest: host.config_digest.clone(),
             last_seen: now,
-            problems: Vec::new(),
+            notes: self.hosts.get(&host.host_id).map(|known| known.notes.clone()).unwrap_or_default(),
         };
         self.hosts.insert(host.host_id.clone(), row);
         Registered {
@@ -143,7 +143,7 @@ impl Model {
     pub fn heartbeat(
         &mut self,
         host_id: &str,
-        problems: &[LaneProblem],
+        notes: &HostNotes,
         now: Timestamp,
     ) -> StoreResult<ConfigStanding> {
         let Some(host) = self.hosts.get_mut(host_id) else {
@@ -152,7 +152,7 @@ impl Model {
             )));
         };
         host.last_seen = now;
-        host.problems = problems.to_vec();
+        host.notes = notes.clone();
         let digest = host.config_digest.clone();
         Ok(self.standing_of(&digest))
     }
@@ -230,6 +230,13 @@ impl Model {
                 if may {
                     lane.set_state(LaneState::Active, None);
                     lane.last_success_at = if success { Some(now) } else { lane.last_success_at };
+                }
+                may
+            }
+            LaneChange::Revive => {
+                let may = lane.state == LaneState::Stopped;
+                if may {
+                    lane.set_state(LaneState::Active, None);
                 }
                 may
             }

@@ -137,8 +137,8 @@ impl Store for MemoryStore {
         self.call("register", |model, now| Ok(model.register(host, now)))
     }
 
-    async fn heartbeat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding> {
-        self.call("heartbeat", |model, now| model.heartbeat(host_id, problems, now))
+    async fn heartbeat(&self, host_id: &str, notes: &HostNotes) -> StoreResult<ConfigStanding> {
+        self.call("heartbeat", |model, now| model.heartbeat(host_id, notes, now))
     }
 
     async fn lanes(&self, destinations: &[DestinationId]) -> StoreResult<Vec<LaneView>> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::domain::topic::Pattern;
 use crate::domain::{ClaimToken, DestinationId, EventSeq, Timestamp, UNROUTED};
 use crate::store::{
-    ActionRow, AttemptRow, DeliveryStatus, LaneProblem, LaneState, NewEvent, Order, ProbeToken, StoreError,
+    ActionRow, AttemptRow, DeliveryStatus, HostNotes, LaneState, NewEvent, Order, ProbeToken, StoreError,
     StoreResult,
 };
 
@@ -89,7 +89,7 @@ pub(super) struct HostRow {
     pub version: String,
     pub config_digest: String,
     pub last_seen: Timestamp,
-    pub problems: Vec<LaneProblem>,
+    pub notes: HostNotes,
 }
 
 impl Row {

@@ -333,7 +333,7 @@ impl Operate for MemoryStore {
                     schema_version: 1,
                     last_seen: host.last_seen,
                     is_current: model.generations.last() == Some(&host.config_digest),
-                    problems: host.problems.clone(),
+                    notes: host.notes.clone(),
                 })
                 .collect();
             hosts.sort_by_key(|host| std::cmp::Reverse(host.last_seen));

@@ -70,6 +70,7 @@ impl PostgresStore {
             LaneChange::Reopen { probe, success } => {
                 on(&statements.reopen_lane).bind(Uuid::from_bytes(probe.0)).bind(success)
             }
+            LaneChange::Revive => on(&statements.revive_lane),
             LaneChange::DropProbe { probe } => on(&statements.drop_probe).bind(Uuid::from_bytes(probe.0)),
         };
         let mut work = self.one().await?;

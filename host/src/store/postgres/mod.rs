@@ -284,8 +284,8 @@ impl Store for PostgresStore {
         self.bounded(self.register_host(host)).await
     }
 
-    async fn heartbeat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding> {
-        self.bounded(self.beat(host_id, problems)).await
+    async fn heartbeat(&self, host_id: &str, notes: &HostNotes) -> StoreResult<ConfigStanding> {
+        self.bounded(self.beat(host_id, notes)).await
     }
 
     async fn lanes(&self, destinations: &[DestinationId]) -> StoreResult<Vec<LaneView>> {

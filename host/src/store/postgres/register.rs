@@ -173,15 +173,11 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(super) async fn beat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding> {
+    pub(super) async fn beat(&self, host_id: &str, notes: &HostNotes) -> StoreResult<ConfigStanding> {
         let mut work = self.one().await?;
-        let problems: Vec<LaneProblem> = problems
-            .iter()
-            .map(|told| LaneProblem { destination: told.destination.clone(), problem: text(&told.problem) })
-            .collect();
         let is_current: Option<bool> = sqlx::query_scalar(self.statements.heartbeat.clone())
             .bind(host_id)
-            .bind(Json(problems))
+            .bind(Json(without_nul(notes)))
             .fetch_optional(work.connection())
             .await
             .map_err(map)?;
@@ -194,6 +190,17 @@ impl PostgresStore {
             ))),
         }
     }
+}
+
+/// PostgreSQL's JSON holds no NUL either, and parts of the texts may be a plugin's.
+fn without_nul(notes: &HostNotes) -> HostNotes {
+    let mut notes = notes.clone();
+    notes.problems.iter_mut().for_each(|told| told.problem = text(&told.problem));
+    let of_lanes = notes.loaded.iter_mut().map(|told| &mut told.reload_error);
+    for error in of_lanes.chain([&mut notes.reload_error]).flatten() {
+        *error = text(error);
+    }
+    notes
 }
 
 /// The numbers in `outbox_destination.ordering`.

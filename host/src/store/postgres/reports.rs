@@ -189,7 +189,7 @@ fn attempt_row(row: &PgRow) -> sqlx::Result<AttemptRow> {
 
 fn host_report(row: &PgRow) -> sqlx::Result<HostReport> {
     let PgTime(last_seen) = row.try_get("last_seen")?;
-    let Json(problems) = row.try_get("problems")?;
+    let Json(notes) = row.try_get("notes")?;
     Ok(HostReport {
         host: row.try_get("host_id")?,
         version: row.try_get("version")?,
@@ -197,7 +197,7 @@ fn host_report(row: &PgRow) -> sqlx::Result<HostReport> {
         schema_version: row.try_get("schema_version")?,
         last_seen,
         is_current: row.try_get("is_current")?,
-        problems,
+        notes,
     })
 }
 

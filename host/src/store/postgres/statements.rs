@@ -47,6 +47,7 @@ statements! {
     pause_lane = "pause_lane";
     stop_lane = "stop_lane";
     reopen_lane = "reopen_lane";
+    revive_lane = "revive_lane";
     drop_probe = "drop_probe";
     count_rejection = "count_rejection";
     register_lock = "register_lock";

@@ -67,7 +67,7 @@ impl SqliteStore {
     ) -> Work<bool> {
         let bytes = |probe: ProbeToken| probe.0.to_vec();
         let lane = |sql: &sqlx::SqlStr| query(sql.clone()).bind(destination.0).bind(epoch);
-        let reopens = matches!(change, LaneChange::Reopen { .. });
+        let reopens = matches!(change, LaneChange::Reopen { .. } | LaneChange::Revive);
         let statement = match change {
             LaneChange::Pause { wait, reason, probe } => {
                 lane(&self.sql.pause_lane).bind(micros(wait)).bind(reason).bind(probe.map(bytes))
@@ -76,6 +76,7 @@ impl SqliteStore {
             LaneChange::Reopen { probe, success } => {
                 lane(&self.sql.reopen_lane).bind(bytes(probe)).bind(success)
             }
+            LaneChange::Revive => lane(&self.sql.revive_lane),
             LaneChange::DropProbe { probe } => lane(&self.sql.drop_probe).bind(bytes(probe)),
         };
         let mut tx = self.begin().await?;

@@ -195,7 +195,7 @@ fn host(row: &SqliteRow) -> sqlx::Result<HostReport> {
         schema_version: row.try_get("schema_version")?,
         last_seen: time(row, "last_seen")?,
         is_current: row.try_get::<Option<bool>, _>("is_current")? == Some(true),
-        problems: serde_json::from_str(&text(row, "problems")?).unwrap_or_default(),
+        notes: serde_json::from_str(&text(row, "notes")?).unwrap_or_default(),
     })
 }
 

@@ -210,8 +210,8 @@ impl Store for SqliteStore {
         registered
     }
 
-    async fn heartbeat(&self, host_id: &str, problems: &[LaneProblem]) -> StoreResult<ConfigStanding> {
-        self.limited(self.beat(host_id, problems)).await
+    async fn heartbeat(&self, host_id: &str, notes: &HostNotes) -> StoreResult<ConfigStanding> {
+        self.limited(self.beat(host_id, notes)).await
     }
 
     async fn lanes(&self, destinations: &[DestinationId]) -> StoreResult<Vec<LaneView>> {

@@ -132,11 +132,11 @@ impl SqliteStore {
         row.map(|row| row.try_get("id").map(DestinationId)).transpose()
     }
 
-    pub(super) async fn beat(&self, host_id: &str, problems: &[LaneProblem]) -> Work<ConfigStanding> {
+    pub(super) async fn beat(&self, host_id: &str, notes: &HostNotes) -> Work<ConfigStanding> {
         let mut tx = self.begin().await?;
         let row = query(self.sql.heartbeat.clone())
             .bind(host_id)
-            .bind(json!(problems).to_string())
+            .bind(json!(notes).to_string())
             .fetch_optional(&mut *tx)
             .await?;
         tx.commit().await?;

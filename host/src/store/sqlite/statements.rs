@@ -108,6 +108,7 @@ statements! {
     rename_lane = rename_lane;
     renew = renew;
     reopen_lane = reopen_lane;
+    revive_lane = revive_lane;
     report_lane = report_lane;
     report_unrouted = report_unrouted;
     route_events = route_events;

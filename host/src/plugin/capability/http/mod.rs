@@ -87,6 +87,11 @@ impl HttpClient {
         Ok(Self { limits, grants, pool, stats, clock, denials })
     }
 
+    /// The generation it serves was replaced: connections end with their requests.
+    pub fn retire(&self) {
+        self.pool.close();
+    }
+
     fn grant(&self, request: &Request<WasiBody>) -> Result<&Grant, Error> {
         let origin = Origin::of(request.uri());
         match origin.as_ref().and_then(|origin| self.grants.get(origin)) {

@@ -39,6 +39,8 @@ pub struct ConnectionPool {
 struct State {
     /// Busy and idle ones.
     open: usize,
+    /// Nothing is kept alive any more.
+    is_closed: bool,
     idle: HashMap<Origin, Vec<Connected>>,
 }
 
@@ -92,6 +94,14 @@ impl ConnectionPool {
                 }
             }
         }
+    }
+
+    /// Keeps no connection alive from now on; requests still get one, each its own.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        // Dropping a sender ends its connection.
+        state.idle.clear();
     }
 
     fn place(self: &Arc<Self>, origin: &Origin) -> Option<Place> {
@@ -197,7 +207,11 @@ impl Checkout {
     fn make_idle(self) {
         let Checkout { pool, origin, connected, .. } = self;
         connected.expires_at.set(pool.clock.since_boot() + pool.limits.idle);
-        pool.state().idle.entry(origin).or_default().push(connected);
+        let mut state = pool.state();
+        if !state.is_closed {
+            state.idle.entry(origin).or_default().push(connected);
+        }
+        drop(state);
         pool.changed.notify_one();
     }
 }

@@ -4,5 +4,4 @@ on conflict (host_id) do update
 set version = excluded.version,
     config_digest = excluded.config_digest,
     schema_version = excluded.schema_version,
-    last_seen = excluded.last_seen,
-    problems = '[]'
+    last_seen = excluded.last_seen

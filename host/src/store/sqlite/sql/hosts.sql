@@ -4,7 +4,7 @@ SELECT host_id,
        config_digest,
        schema_version,
        last_seen,
-       problems,
+       notes,
        config_digest = (SELECT config_digest FROM outbox_generation ORDER BY generation DESC LIMIT 1) AS is_current
 FROM outbox_host
 ORDER BY last_seen DESC, host_id

@@ -5,5 +5,4 @@ ON CONFLICT (host_id) DO UPDATE
 SET version = excluded.version,
     config_digest = excluded.config_digest,
     schema_version = excluded.schema_version,
-    last_seen = excluded.last_seen,
-    problems = '[]'
+    last_seen = excluded.last_seen
