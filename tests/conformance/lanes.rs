@@ -1,6 +1,6 @@
 //! Lanes: their state holds for all hosts, one of which probes.
 
-use outhaul::domain::Write;
+use outhaul::domain::{EventSeq, Write};
 use outhaul::store::*;
 
 use crate::harness::Database;
@@ -168,13 +168,13 @@ pub async fn a_stopped_lane_waits_for_an_operator_or_a_changed_setting(db: &dyn 
 
 pub async fn a_replaced_plugin_revives_a_stopped_lane_and_no_other(db: &dyn Database) {
     let scene = Scene::open(db).await;
-    scene.insert_ids(&["e1"]).await;
+    scene.insert_ids(&["e1", "e2"]).await;
     assert!(!change(&scene, LaneChange::Revive).await, "it is active");
     scene.store.pause(SHOP, "look", "ann").await.expect("pause");
     assert!(!change(&scene, LaneChange::Revive).await, "an operator's pause stands");
     scene.store.resume(SHOP, "ann").await.expect("resume");
-    let seq = scene.row("e1").await.sequence;
-    scene.store.count_rejection(scene.shop, Some(EventSeq(seq))).await.expect("count");
+    let (one, two) = (scene.row("e1").await.sequence, scene.row("e2").await.sequence);
+    scene.store.count_rejection(scene.shop, Some(EventSeq(one))).await.expect("count");
     assert!(change(&scene, stop("410 gone")).await);
     let epoch = scene.lane().await.epoch;
     let late = scene.store.change_lane(scene.shop, epoch - 1, LaneChange::Revive).await;
@@ -182,8 +182,9 @@ pub async fn a_replaced_plugin_revives_a_stopped_lane_and_no_other(db: &dyn Data
     assert!(change(&scene, LaneChange::Revive).await);
     let lane = scene.lane().await;
     assert_eq!((lane.state, lane.epoch), (LaneState::Active, epoch + 1));
-    assert_eq!(scene.store.count_rejection(scene.shop, None).await.expect("count"), 0);
-    assert_eq!(ids(&scene.claim("host-a").await), ["e1"]);
+    let counted = scene.store.count_rejection(scene.shop, Some(EventSeq(two))).await.expect("count");
+    assert_eq!(counted, 1, "what the replaced plugin rejected does not count");
+    assert_eq!(ids(&scene.claim("host-a").await), ["e1", "e2"]);
 }
 
 pub async fn rejections_in_a_row_are_counted_by_distinct_events(db: &dyn Database) {

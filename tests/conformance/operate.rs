@@ -219,7 +219,7 @@ pub async fn hosts_that_were_silent_for_a_week_are_forgotten(db: &dyn Database) 
     assert!(both.contains("host-a") && both.contains("host-b"), "{both:?}");
     let week_secs = 7 * 86_400;
     scene.at(100 + week_secs - 1).await;
-    scene.store.heartbeat("host-b", &[]).await.expect("heartbeat");
+    scene.store.heartbeat("host-b", &HostNotes::default()).await.expect("heartbeat");
     scene.store.sweep(&[scene.shop], 100).await.expect("sweep");
     assert_eq!(hosts().await, both);
     scene.at(100 + week_secs).await;

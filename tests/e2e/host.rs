@@ -97,6 +97,26 @@ impl Host {
         self.child.wait().expect("the host has ended");
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks for a reload.
+    pub fn hang_up(&self) {
+        self.signal(libc::SIGHUP);
+    }
+
+    /// Waits until a destination runs this generation.
+    pub fn wait_for_generation(&mut self, destination: &str, generation: u64) -> Value {
+        loop {
+            let record = self.wait_for_record("the destination has a new generation");
+            if record["fields"]["destination"] == destination && record["fields"]["generation"] == generation
+            {
+                return record;
+            }
+        }
+    }
+
     pub fn terminate(&self) {
         self.signal(libc::SIGTERM);
     }

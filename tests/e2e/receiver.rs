@@ -85,7 +85,11 @@ impl Receiver {
 
     /// A destination of the HTTP plugin that posts here, for the topics `order.*`.
     pub fn destination(&self, more: &str) -> String {
-        let component = outhaul_tests::guests::guest("http");
+        self.destination_of(&outhaul_tests::guests::guest("http"), more)
+    }
+
+    /// The same with the HTTP plugin in another file.
+    pub fn destination_of(&self, component: &std::path::Path, more: &str) -> String {
         format!(
             "[destination.hook]\ncomponent = \"{}\"\ntopics = [\"order.*\"]\n{more}\n\
              settings = {{ url = \"{origin}/orders\" }}\n\

@@ -10,7 +10,6 @@ on_both!(
     s40_a_drain_waits_for_what_runs_and_starts_nothing_more,
     s40_calls_that_outlast_the_drain_are_interrupted_and_the_next_host_takes_over,
     a_second_signal_ends_the_host_at_once_and_loses_nothing,
-    a_hangup_tells_what_changed_on_disk_and_disturbs_no_delivery,
 );
 
 async fn s40_a_drain_waits_for_what_runs_and_starts_nothing_more(scene: Scene) {
@@ -86,23 +85,4 @@ async fn a_second_signal_ends_the_host_at_once_and_loses_nothing(scene: Scene) {
     let mut attempts: Vec<u32> = deliveries(&stores).await.iter().map(|row| row.attempts).collect();
     attempts.sort();
     assert_eq!(attempts, [1, 2, 2]);
-}
-
-async fn a_hangup_tells_what_changed_on_disk_and_disturbs_no_delivery(scene: Scene) {
-    scene.migrate().await;
-    let receiver = Receiver::start().await;
-    let config = scene.write_config(&receiver.destination(""));
-    let mut host = Host::start(&config);
-    host.signal(libc::SIGHUP);
-    host.wait_for_record("the config on disk is the one that runs");
-    scene.write_config(&receiver.destination("concurrency = 3\n"));
-    host.signal(libc::SIGHUP);
-    let record = host.wait_for_record("the config on disk differs; restart the host to apply it");
-    assert_eq!(record["fields"]["changes"], "destination.hook changed");
-    std::fs::write(&config, "version = 1\n[outbox]\nur = 1\n").unwrap();
-    host.signal(libc::SIGHUP);
-    host.wait_for_record("the config on disk can't be used; the host goes on with the one it has");
-    scene.producer().await.insert("order.created", "o", 1).await;
-    until_delivered(&scene.stores().await, 1).await;
-    host.stop();
 }

@@ -136,6 +136,14 @@ async fn metrics_are_shown_to_who_has_the_token_and_probes_to_everyone(scene: Sc
     assert_eq!(host.get_with("/metrics", "authorization: Bearer open sesame\r\n").await.0, 200);
     assert_eq!(host.get("/livez").await.0, 200);
     assert_eq!(host.readiness().await.0, 200);
+    // Rotated in its file, without a restart.
+    outhaul_tests::components::replace(&scene.path().join("token"), b"open barley\n");
+    let with = async |token: &str| {
+        let header = format!("authorization: Bearer {token}\r\n");
+        host.get_with("/metrics", &header).await.0
+    };
+    until("the new token is taken", async || (with("open barley").await == 200).then_some(())).await;
+    assert_eq!(with("open sesame").await, 401);
     host.stop();
 }
 

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod clock;
+pub mod components;
 pub mod guests;
 pub mod harness;
 pub mod http;

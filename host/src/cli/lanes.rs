@@ -1,6 +1,8 @@
 //! `outhaul lanes`: see, pause and resume the streams of deliveries.
 
+use std::collections::BTreeSet;
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Subcommand;
 use serde_json::json;
@@ -8,8 +10,9 @@ use serde_json::json;
 use super::show::{self, Table};
 use super::time::{relative, short};
 use super::{Context, Exit, Misuse};
+use crate::domain::Timestamp;
 use crate::service::config::nearest;
-use crate::store::{HostReport, LaneReport, LaneState, UNROUTED_NAME};
+use crate::store::{HostNotes, HostReport, LaneReport, LaneState, LoadedNote, UNROUTED_NAME};
 
 /// Lists, pauses and resumes lanes.
 #[derive(Subcommand, Clone, Debug)]
@@ -48,7 +51,8 @@ pub async fn run(
             if *json {
                 show::json(out, &lanes)?;
             } else {
-                lane_table(&lanes, &operate.hosts().await?).print(out)?;
+                let hosts = living(operate.hosts().await?, context.stores.store.now().await?);
+                lane_table(&lanes, &hosts).print(out)?;
             }
             Ok(Exit::Fine)
         }
@@ -112,7 +116,8 @@ async fn must_exist(context: &Context, destination: &str) -> anyhow::Result<Lane
 }
 
 pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
-    let mut table = Table::new(&["LANE", "STATE", "PENDING", "IN FLIGHT", "DEAD", "OLDEST", "REASON"]);
+    let mut table =
+        Table::new(&["LANE", "STATE", "PENDING", "IN FLIGHT", "DEAD", "OLDEST", "COMPONENT", "REASON"]);
     for lane in lanes {
         let stopped_on =
             hosts.iter().filter(|host| host.notes.problems.iter().any(|p| p.destination == lane.destination));
@@ -128,6 +133,11 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
             true => format!("{number}+"),
             false => number.to_string(),
         };
+        let of_lane = |host: &HostReport| {
+            let mut loaded = host.notes.loaded.iter();
+            loaded.find(|loaded| loaded.destination == lane.destination).map(component)
+        };
+        let components: BTreeSet<String> = hosts.iter().filter_map(of_lane).collect();
         let oldest = lane.oldest_pending.map(|at| short(lane.now.since(at))).unwrap_or_default();
         table.row([
             lane.destination.clone(),
@@ -136,6 +146,7 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
             lane.leased.to_string(),
             capped(lane.dead),
             oldest,
+            components.into_iter().collect::<Vec<_>>().join(", "),
             show::shortened(lane.reason.as_deref().unwrap_or_default()),
         ]);
     }
@@ -151,13 +162,38 @@ pub fn state(state: LaneState) -> &'static str {
     }
 }
 
-/// What each host can't run, one line each.
+/// A component as a person tells it from another, with the generation it is on its host.
+fn component(loaded: &LoadedNote) -> String {
+    match loaded.component_digest.get(..DIGEST_SHOWN) {
+        Some(digest) => format!("{digest} #{}", loaded.generation),
+        None => "none".to_owned(),
+    }
+}
+
+/// What each host can't run and what it could not reload, one line each.
 pub fn problems_of(hosts: &[HostReport]) -> Vec<String> {
     let of_host = |host: &HostReport| -> Vec<String> {
-        let problems = host.notes.problems.iter();
-        problems
-            .map(|problem| format!("{} on {}: {}", problem.destination, host.host, problem.problem))
-            .collect()
+        let HostNotes { problems, loaded, reload_error } = &host.notes;
+        let problems = problems
+            .iter()
+            .map(|problem| format!("problem: {} on {}: {}", problem.destination, host.host, problem.problem));
+        let refused = loaded.iter().filter_map(|loaded| {
+            let (name, generation) = (&loaded.destination, loaded.generation);
+            let error = loaded.reload_error.as_ref()?;
+            Some(format!("reload: {name} on {} stays at #{generation}: {error}", host.host))
+        });
+        let config = reload_error.iter().map(|error| format!("reload: {}: {error}", host.host));
+        problems.chain(refused).chain(config).collect()
     };
     hosts.iter().flat_map(of_host).collect()
 }
+
+/// The hosts that are there: one says so far more often than this.
+pub fn living(hosts: Vec<HostReport>, now: Timestamp) -> Vec<HostReport> {
+    hosts.into_iter().filter(|host| now.since(host.last_seen) < SILENT_AFTER).collect()
+}
+
+const SILENT_AFTER: Duration = Duration::from_secs(60);
+
+/// Hex digits of a digest in a table; `--json` has all of them.
+const DIGEST_SHOWN: usize = 8;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::lanes::{lane_table, problems_of};
+use super::lanes::{lane_table, living, problems_of};
 use super::show::{self, Table};
 use super::time::relative;
 use super::{Context, Exit};
@@ -22,9 +22,6 @@ pub struct StatusArgs {
 }
 
 const WATCH_EVERY: Duration = Duration::from_secs(2);
-
-/// A host says it is alive far more often than this.
-const SILENT_AFTER: Duration = Duration::from_secs(60);
 
 pub async fn run(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
     loop {
@@ -50,12 +47,13 @@ async fn print(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Send
         return show::json(out, &json!({ "lanes": lanes, "hosts": hosts }));
     }
     let now = context.stores.store.now().await?;
+    let hosts = living(hosts, now);
     lane_table(&lanes, &hosts).print(out)?;
     for problem in problems_of(&hosts) {
-        writeln!(out, "problem: {}", show::printable(&problem))?;
+        writeln!(out, "{}", show::printable(&problem))?;
     }
     let mut table = Table::new(&["HOST", "VERSION", "CONFIG", "SEEN"]);
-    for host in hosts.iter().filter(|host| now.since(host.last_seen) < SILENT_AFTER) {
+    for host in &hosts {
         let config = if host.is_current { "current" } else { "superseded" };
         table.row([host.host.clone(), host.version.clone(), config.into(), relative(host.last_seen, now)]);
     }

@@ -341,6 +341,23 @@ async fn status_shows_lanes_backlog_and_hosts() {
     let status = desk.run(&["status"]).await.text;
     assert!(status.contains("fails on 1 host"), "{status}");
     assert!(status.contains("problem: hook on host-1: no file"), "{status}");
+    let loaded = LoadedNote {
+        destination: "hook".into(),
+        generation: 4,
+        component_digest: "0123456789".into(),
+        reload_error: Some("it traps".into()),
+    };
+    let reload_error = Some("outhaul.toml:3: unknown key".to_owned());
+    let notes = HostNotes { problems: Vec::new(), loaded: vec![loaded], reload_error };
+    desk.store.heartbeat("host-1", &notes).await.unwrap();
+    let status = desk.run(&["status"]).await.text;
+    for part in [
+        "01234567 #4",
+        "reload: hook on host-1 stays at #4: it traps",
+        "reload: host-1: outhaul.toml:3: unknown key",
+    ] {
+        assert!(status.contains(part), "no {part} in {status}");
+    }
     let status = desk.run(&["status", "--json"]).await.json();
     assert_eq!((&status["lanes"][0]["pending"], &status["hosts"][0]["host"]), (&1.into(), &"host-1".into()));
 }

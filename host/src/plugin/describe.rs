@@ -1,7 +1,7 @@
 //! What a plugin says of itself: by its export `describe`, or in a file beside the component.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,10 +106,14 @@ async fn ask(bare: Arc<Parts>, deadline: Duration) -> Result<wit::Description, (
 }
 
 /// `NAME.plugin.toml` beside `NAME.wasm`, for a folder of several, or else `plugin.toml`.
+pub fn description_files(component: &Path) -> [PathBuf; 2] {
+    [component.with_extension("plugin.toml"), component.with_file_name("plugin.toml")]
+}
+
 fn read_file(component: &Path) -> Said {
-    let own = component.with_extension("plugin.toml");
-    let shared = component.with_file_name("plugin.toml");
-    let Some(path) = [own, shared].into_iter().find(|path| path.is_file()) else { return Ok(None) };
+    let Some(path) = description_files(component).into_iter().find(|path| path.is_file()) else {
+        return Ok(None);
+    };
     let wrong = |why: String| format!("{}: {why}", path.display());
     let bytes = path.metadata().map_err(|error| wrong(format!("it can't be read: {error}")))?.len();
     if bytes > FILE_BYTES_MAX {

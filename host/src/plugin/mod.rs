@@ -29,7 +29,7 @@ mod unloaded;
 pub use capability::dial::{Resolve, SharedResolver};
 pub use dedup::dedup_id;
 pub use deliver::{BatchLimits, Call, Deliver};
-pub use describe::{Description, Need};
+pub use describe::{Description, Need, description_files};
 pub use endpoint::{AddressPattern, HostPort};
 pub use engine::{Runtime, RuntimeSettings};
 pub use exports::Exports;

@@ -11,7 +11,11 @@ pub struct Unloaded {
 
 impl Unloaded {
     pub fn new(error: &LoadError) -> Self {
-        Self { why: error.problem.to_string() }
+        Self::because(error.problem.to_string())
+    }
+
+    pub fn because(why: String) -> Self {
+        Self { why }
     }
 }
 

@@ -27,8 +27,11 @@ pub(super) struct Loaded {
 }
 
 /// Starts what one claim brought: together where the plugin takes batches, else each on its own.
-pub(super) fn start(ctx: &Arc<Context>, loaded: Vec<Loaded>) {
-    let limits = loaded.first().and_then(|one| one.flight.spec.plugin.batch_limits());
+pub(super) fn start(ctx: &Arc<Context>, mut loaded: Vec<Loaded>) {
+    let Some(spec) = loaded.first().map(|one| one.flight.lane.spec()) else { return };
+    // Claimed is not started: only calls finish on a generation that was replaced.
+    loaded.iter_mut().for_each(|one| one.flight.spec = spec.clone());
+    let limits = spec.plugin.batch_limits();
     let Some(limits) = limits else { return loaded.into_iter().for_each(|one| start_one(ctx, one)) };
     let (together, alone): (Vec<_>, Vec<_>) =
         loaded.into_iter().partition(|one| may_share_a_call(&one.flight));

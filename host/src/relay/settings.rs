@@ -47,7 +47,7 @@ impl RelaySettings {
 }
 
 /// What holds for one lane.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneSettings {
     pub name: String,
     /// The most deliveries in flight on this host.

@@ -56,7 +56,7 @@ pub(super) fn span(flight: &Flight) -> tracing::Span {
     )
 }
 
-async fn attempt(ctx: &Context, flight: Flight, cargo: Cargo) {
+async fn attempt(ctx: &Context, mut flight: Flight, cargo: Cargo) {
     let Some(cargo) = load(ctx, &flight, cargo).await else { return give_back(ctx, flight).await };
     if !matches!(cargo, Cargo::TooLarge) {
         // Claimed is not started: only calls finish on a generation that was replaced.

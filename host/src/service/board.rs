@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
-use super::plugins::Target;
+use super::inventory::{SharedInventory, Target};
+use super::metrics::Reloads;
 use super::reach::Reach;
 use super::stores::Stores;
 use crate::clock::Clock;
@@ -52,7 +53,8 @@ enum Phase {
 pub struct Running {
     pub stores: Stores,
     pub relay: RelayHandle,
-    pub targets: Vec<Target>,
+    pub inventory: SharedInventory,
+    pub reloads: Reloads,
 }
 
 impl Board {
@@ -127,6 +129,9 @@ pub struct Readiness {
     pub database: Part,
     pub migrations: Part,
     pub destinations: BTreeMap<String, DestinationPart>,
+    /// Why the config on disk is not the one that runs; the host works all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_error: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -142,6 +147,11 @@ pub struct DestinationPart {
     pub required: bool,
     #[serde(flatten)]
     pub part: Part,
+    pub generation: u64,
+    pub component_digest: String,
+    /// Why the latest candidate did not replace this generation; it works all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_error: Option<String>,
 }
 
 impl Part {
@@ -159,6 +169,7 @@ impl Readiness {
             database: waiting.clone(),
             migrations: waiting,
             destinations: BTreeMap::new(),
+            reload_error: None,
         }
     }
 }
@@ -176,7 +187,8 @@ impl Running {
         let database =
             probed.database_problem.or_else(|| (!problems.is_empty()).then(|| problems.join("; ")));
         let migrations = probed.migrations_problem;
-        let destinations = self.destinations(reach);
+        let inventory = self.inventory.get();
+        let destinations = self.destinations(&inventory.targets, reach);
         let blocked = destinations.values().any(|destination| destination.required && !destination.part.ok);
         let ready = database.is_none() && migrations.is_none() && !blocked;
         Readiness {
@@ -185,6 +197,7 @@ impl Running {
             database: Part::of(database),
             migrations: Part::of(migrations),
             destinations,
+            reload_error: inventory.reload_error.clone(),
         }
     }
 
@@ -206,7 +219,7 @@ impl Running {
         }
     }
 
-    fn destinations(&self, reach: &Reach) -> BTreeMap<String, DestinationPart> {
+    fn destinations(&self, targets: &[Target], reach: &Reach) -> BTreeMap<String, DestinationPart> {
         let lanes = self.relay.status().lanes;
         let part = |target: &Target| {
             let lane = lanes.iter().find(|lane| lane.name == target.name);
@@ -217,9 +230,12 @@ impl Running {
             DestinationPart {
                 required: target.required,
                 part: Part::of(problem.or_else(|| target.plugin.unready()).or_else(|| reach.problem(target))),
+                generation: target.generation,
+                component_digest: target.plugin.component_digest().to_owned(),
+                reload_error: target.reload_error.clone(),
             }
         };
-        self.targets.iter().map(|target| (target.name.clone(), part(target))).collect()
+        targets.iter().map(|target| (target.name.clone(), part(target))).collect()
     }
 }
 

@@ -11,10 +11,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::board::{Board, Running};
 use super::config::Config;
-use super::server::Server;
+use super::inventory::SharedInventory;
+use super::metrics::Reloads;
+use super::reload::{self, Reloader};
+use super::server::{Server, Token};
 use super::signals::Signals;
 use super::stores::{Stores, open_stores};
-use super::{identity, mapping, plugins, reread};
+use super::{identity, mapping, plugins};
 use crate::clock::SharedClock;
 use crate::relay::{Lane, Relay, check_lease_arithmetic};
 use crate::store::{ConfigStanding, Registered, StoreError, Takeover};
@@ -30,8 +33,8 @@ pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock
     let board = Arc::new(Board::default());
     let server = Server::start(&config.file.server, board.clone(), clock.clone()).await?;
     tracing::info!(listen = %server.address, version = env!("CARGO_PKG_VERSION"), "serving /livez, /readyz and /metrics");
-    let running = tokio::select! {
-        running = start(&config, &board, &clock) => running?,
+    let (running, reloader) = tokio::select! {
+        started = start(&config, &board, server.token.clone(), &clock) => started?,
         () = signals.stopped() => {
             server.stop().await;
             return Ok(());
@@ -39,18 +42,23 @@ pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock
     };
     board.run(running.clone());
     let ready = ready_file.map(|path| ReadyFile::write(path, &server.address.to_string())).transpose()?;
-    tracing::info!(listen = %server.address, destinations = running.targets.len(), "ready");
+    tracing::info!(listen = %server.address, destinations = running.inventory.get().targets.len(), "ready");
 
     let targets = {
         let board = board.clone();
-        move || board.running().map_or_else(Vec::new, |running| running.targets.clone())
+        move || board.running().map_or_else(Vec::new, |running| running.inventory.get().targets.clone())
     };
     let _checking = AbortOnDropHandle::new(tokio::spawn(board.reach.clone().watch(targets, clock.clone())));
-    until_stopped(&config, &signals).await;
+    tokio::select! {
+        biased;
+        () = signals.stopped() => {}
+        () = reload::run(reloader, &signals) => {}
+    }
     board.drain(running.clone());
     let drained = running.relay.drain().await;
     // What is still busy has none: it ends with the process.
-    let loaded = running.targets.iter().filter_map(|target| target.loaded.as_ref());
+    let inventory = running.inventory.get();
+    let loaded = inventory.targets.iter().filter_map(|target| target.loaded.as_ref());
     let retired = join_all(loaded.map(|plugin| plugin.retire()));
     let _ = tokio::time::timeout(LAST_WORDS, retired).await;
     if drained.interrupted > 0 {
@@ -83,7 +91,12 @@ pub fn check_leases(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn start(config: &Config, board: &Board, clock: &SharedClock) -> anyhow::Result<Arc<Running>> {
+async fn start(
+    config: &Config,
+    board: &Board,
+    token: Token,
+    clock: &SharedClock,
+) -> anyhow::Result<(Arc<Running>, Reloader)> {
     let host_id = identity::host_id(&**clock);
     let runtime = plugins::runtime(&config.file, clock.clone())?;
     let (targets, opened) =
@@ -105,7 +118,11 @@ async fn start(config: &Config, board: &Board, clock: &SharedClock) -> anyhow::R
     });
     let settings = mapping::relay_settings(&config.file, &host_id);
     let relay = Relay::start(stores.store.clone(), clock.clone(), settings, lanes.collect());
-    Ok(Arc::new(Running { stores, relay, targets }))
+    let inventory = SharedInventory::new(targets);
+    relay.tell(inventory.get().notes());
+    let running = Arc::new(Running { stores, relay, inventory, reloads: Reloads::default() });
+    let reloader = Reloader::new(running.clone(), runtime, token, host_id, config.clone(), &registered);
+    Ok((running, reloader))
 }
 
 /// Opens, migrates and registers, for as long as the database is merely unavailable: a host that
@@ -165,15 +182,6 @@ where
         board.wait_for(format!("{error:#}"));
         tokio::time::sleep(wait.mul_f64(0.5 + clock.jitter() / 2.0)).await;
         wait = (wait * 2).min(WAIT_LONGEST);
-    }
-}
-
-async fn until_stopped(config: &Config, signals: &Signals) {
-    loop {
-        tokio::select! {
-            () = signals.stopped() => return,
-            () = signals.asked_to_reread() => reread::report(config),
-        }
     }
 }
 

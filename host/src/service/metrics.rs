@@ -7,13 +7,13 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::board::Running;
-use super::plugins::Target;
+use super::inventory::{Inventory, Target};
 use crate::clock::SharedClock;
 use crate::relay::metrics::ByDestination;
 
@@ -37,10 +37,11 @@ struct Backlog {
 }
 
 impl Exporter {
-    pub fn new(running: &Running, clock: SharedClock) -> Self {
+    pub fn new(running: &Arc<Running>, clock: SharedClock) -> Self {
         let mut registry = Registry::with_prefix("outhaul");
         running.relay.metrics().register(&mut registry);
-        registry.register_collector(Box::new(PluginCounters(running.targets.clone())));
+        running.reloads.register(&mut registry);
+        registry.register_collector(Box::new(OfPlugins(running.clone())));
         let backlog = Backlog::default();
         registry.register(
             "pending",
@@ -83,6 +84,10 @@ impl Exporter {
     async fn count_backlog(&self, running: &Running) {
         let count = running.stores.operate.lane_reports();
         let Ok(Ok(lanes)) = tokio::time::timeout(Duration::from_secs(3), count).await else { return };
+        // A lane that was renamed is not counted twice.
+        for family in [&self.backlog.pending, &self.backlog.dead, &self.backlog.oldest] {
+            family.clear();
+        }
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         for lane in lanes {
             let label = ByDestination { destination: lane.destination };
@@ -94,34 +99,80 @@ impl Exporter {
     }
 }
 
-/// Reads each plugin's own counters at the scrape.
-struct PluginCounters(Vec<Target>);
+/// The label of a config that can't be used, beside those of destinations.
+pub const THE_CONFIG: &str = "(config)";
 
-impl std::fmt::Debug for PluginCounters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PluginCounters of {} destinations", self.0.len())
+/// Reloads that changed nothing where they should have.
+#[derive(Debug, Default)]
+pub struct Reloads {
+    failures: Family<ByDestination, Counter>,
+}
+
+impl Reloads {
+    pub fn failed(&self, destination: &str) {
+        self.failures.get_or_create(&by(destination)).inc();
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let help = "Candidates that were refused, and configs that could not be used";
+        registry.register("reload_failures", help, self.failures.clone());
     }
 }
 
-impl Collector for PluginCounters {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let plugins: Vec<_> = self
-            .0
-            .iter()
-            .filter_map(|target| Some((target.name.clone(), target.loaded.as_ref()?.stats().entries())))
-            .collect();
-        let Some((_, first)) = plugins.first() else { return Ok(()) };
-        for (index, (counter, _)) in first.iter().enumerate() {
-            let name = format!("plugin_{counter}");
-            let help = format!("{} of the plugin", counter.replace('_', " "));
-            let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
-            for (destination, entries) in &plugins {
-                let label = ByDestination { destination: destination.clone() };
-                ConstCounter::new(entries[index].1).encode(family.encode_family(&label)?)?;
-            }
-        }
-        denied(&self.0, &mut encoder)
+fn by(destination: &str) -> ByDestination {
+    ByDestination { destination: destination.to_owned() }
+}
+
+/// Reads at the scrape what stands behind each destination, and each plugin's own counters.
+struct OfPlugins(Arc<Running>);
+
+impl std::fmt::Debug for OfPlugins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OfPlugins")
     }
+}
+
+impl Collector for OfPlugins {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let inventory = self.0.inventory.get();
+        generations(&inventory, &mut encoder)?;
+        counters(&inventory.targets, &mut encoder)?;
+        denied(&inventory.targets, &mut encoder)
+    }
+}
+
+fn generations(inventory: &Inventory, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let help = "Which generation of its plugin a destination runs; 0 if none has loaded";
+    let mut family = encoder.encode_descriptor("generation", help, None, MetricType::Gauge)?;
+    for target in &inventory.targets {
+        let generation = i64::try_from(target.generation).unwrap_or(i64::MAX);
+        ConstGauge::new(generation).encode(family.encode_family(&by(&target.name))?)?;
+    }
+    let help = "1 while the latest candidate, or the config on disk, can't be used";
+    let mut family = encoder.encode_descriptor("reload_failing", help, None, MetricType::Gauge)?;
+    let of_config = (THE_CONFIG, inventory.reload_error.is_some());
+    let of_targets = inventory.targets.iter().map(|target| (&*target.name, target.reload_error.is_some()));
+    for (name, is_failing) in of_targets.chain([of_config]) {
+        ConstGauge::new(i64::from(is_failing)).encode(family.encode_family(&by(name))?)?;
+    }
+    Ok(())
+}
+
+fn counters(targets: &[Target], encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let plugins: Vec<_> = targets
+        .iter()
+        .filter_map(|target| Some((&target.name, target.loaded.as_ref()?.stats().entries())))
+        .collect();
+    let Some((_, first)) = plugins.first() else { return Ok(()) };
+    for (index, (counter, _)) in first.iter().enumerate() {
+        let name = format!("plugin_{counter}");
+        let help = format!("{} of the plugin", counter.replace('_', " "));
+        let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
+        for (destination, entries) in &plugins {
+            ConstCounter::new(entries[index].1).encode(family.encode_family(&by(destination))?)?;
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

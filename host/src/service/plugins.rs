@@ -2,24 +2,14 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::config::file::{ConfigFile, Destination};
+pub use super::inventory::Target;
 use super::mapping::plugin_spec;
+use super::reload::fingerprint_of;
 use crate::clock::SharedClock;
-use crate::domain::{Detail, HostFailure, Outcome};
-use crate::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings};
-
-/// A destination and what stands behind it on this host.
-#[derive(Clone)]
-pub struct Target {
-    pub name: String,
-    pub required: bool,
-    pub plugin: Arc<dyn Deliver>,
-    /// The plugin itself, for its counters; none if it did not load.
-    pub loaded: Option<Arc<LoadedPlugin>>,
-}
+use crate::plugin::{Deliver, Runtime, RuntimeSettings, Unloaded};
 
 pub fn runtime(file: &ConfigFile, clock: SharedClock) -> anyhow::Result<Runtime> {
     let mut settings = RuntimeSettings::new(clock);
@@ -50,35 +40,19 @@ pub async fn load_all(runtime: &Runtime, file: &ConfigFile) -> Vec<Target> {
 
 async fn load(runtime: &Runtime, name: &str, destination: &Destination) -> Target {
     let (name, required) = (name.to_owned(), destination.required);
+    // Before the files are read to be loaded: what changes in between is loaded again.
+    let fingerprint = fingerprint_of(&name, destination).await;
     match runtime.load(plugin_spec(&name, destination)).await {
         Ok(loaded) => {
             tracing::info!(destination = name, digest = loaded.component_digest(), "the plugin is loaded");
-            Target { name, required, plugin: loaded.clone(), loaded: Some(loaded) }
+            let plugin = loaded.clone();
+            let loaded = Some(loaded);
+            Target { name, required, plugin, loaded, generation: 1, fingerprint, reload_error: None }
         }
         Err(error) => {
             tracing::error!(destination = name, error = %error, "the plugin can't run on this host");
-            let plugin = Arc::new(Unloaded { why: error.problem.to_string() });
-            Target { name, required, plugin, loaded: None }
+            let plugin = Arc::new(Unloaded::new(&error));
+            Target { name, required, plugin, loaded: None, generation: 0, fingerprint, reload_error: None }
         }
-    }
-}
-
-/// Stands in for a plugin that failed to load: its lane claims nothing here, and says why.
-struct Unloaded {
-    why: String,
-}
-
-#[async_trait]
-impl Deliver for Unloaded {
-    async fn deliver(&self, _: Call) -> Outcome {
-        Outcome::Host(HostFailure::Load, Detail::new("load-failed", &self.why))
-    }
-
-    fn component_digest(&self) -> &str {
-        ""
-    }
-
-    fn unready(&self) -> Option<String> {
-        Some(self.why.clone())
     }
 }

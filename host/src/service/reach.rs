@@ -23,7 +23,7 @@ pub struct Reach {
 }
 
 struct Known {
-    /// The generation that was asked; what another one found says nothing of it.
+    /// The generation that was asked.
     plugin: Weak<LoadedPlugin>,
     /// None: it is being asked.
     next_at: Option<Duration>,
@@ -51,10 +51,8 @@ impl Reach {
 
     /// What keeps a required destination from being ready, if its plugin can tell.
     pub fn problem(&self, target: &Target) -> Option<String> {
-        let plugin = checkable(target)?;
-        let known = self.lock();
-        let known = known.get(&target.name).filter(|known| known.is_of(plugin));
-        match known.and_then(|known| known.answer.as_ref()) {
+        checkable(target)?;
+        match self.lock().get(&target.name).and_then(|known| known.answer.as_ref()) {
             Some(answer) => answer.as_ref().err().cloned(),
             None => Some("its first check is under way".to_owned()),
         }
@@ -69,7 +67,9 @@ impl Reach {
                 _ => return false,
             },
             _ => {
-                let new = Known { plugin: Arc::downgrade(plugin), next_at: None, answer: None };
+                // A swap is no reason to be unready: what was found before stands until it is asked.
+                let answer = known.remove(name).and_then(|before| before.answer);
+                let new = Known { plugin: Arc::downgrade(plugin), next_at: None, answer };
                 known.insert(name.to_owned(), new);
             }
         }

@@ -1,7 +1,7 @@
 //! The operators' HTTP server: probes and metrics.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use anyhow::Context;
 use axum::extract::{Request, State};
@@ -21,6 +21,7 @@ use crate::clock::SharedClock;
 
 pub struct Server {
     pub address: SocketAddr,
+    pub token: Token,
     closes: CancellationToken,
     task: tokio::task::JoinHandle<()>,
 }
@@ -30,27 +31,45 @@ struct Shared {
     board: Arc<Board>,
     clock: SharedClock,
     exporter: Arc<OnceLock<Exporter>>,
-    /// Of the token, so that comparing takes the same time whatever is sent.
-    token_digest: Option<[u8; 32]>,
+    token: Token,
     /// Only this machine reaches the server.
     is_local: bool,
+}
+
+/// What clients must send, replaced where its secret was.
+#[derive(Clone)]
+pub struct Token(Arc<RwLock<Option<TokenDigest>>>);
+
+/// Comparing it takes the same time whatever is sent.
+type TokenDigest = [u8; 32];
+
+impl Token {
+    /// Reads the token again. An error leaves the one there is.
+    pub fn reread(&self, config: &file::Server) -> anyhow::Result<()> {
+        let digest = token_digest(config)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = digest;
+        Ok(())
+    }
+
+    fn digest(&self) -> Option<TokenDigest> {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn token_digest(config: &file::Server) -> anyhow::Result<Option<TokenDigest>> {
+    let Some(token) = &config.token else { return Ok(None) };
+    let token = token.read().map_err(|why| anyhow::anyhow!("server.token: {why}"))?;
+    anyhow::ensure!(
+        !token.is_empty(),
+        "server.token: the token is empty; make one with  openssl rand -hex 32"
+    );
+    Ok(Some(Sha256::digest(token).into()))
 }
 
 impl Server {
     /// Binds and serves at once, so that probes are answered while the host still starts.
     pub async fn start(config: &file::Server, board: Arc<Board>, clock: SharedClock) -> anyhow::Result<Self> {
-        let token = config
-            .token
-            .as_ref()
-            .map(|token| token.read().map_err(|why| anyhow::anyhow!("server.token: {why}")));
-        let token = token.transpose()?;
-        let token_digest = match token.as_deref() {
-            Some("") => {
-                anyhow::bail!("server.token: the token is empty; make one with  openssl rand -hex 32")
-            }
-            Some(token) => Some(Sha256::digest(token).into()),
-            None => None,
-        };
+        let token = Token(Arc::new(RwLock::new(token_digest(config)?)));
         let listener = TcpListener::bind(config.listen).await.with_context(|| {
             format!(
                 "server.listen: {} can't be bound; choose another address, or stop what holds it",
@@ -62,7 +81,7 @@ impl Server {
             board,
             clock,
             exporter: Arc::default(),
-            token_digest,
+            token: token.clone(),
             is_local: address.ip().is_loopback(),
         };
         let closes = CancellationToken::new();
@@ -72,7 +91,7 @@ impl Server {
                 tracing::error!(%error, "the server ended");
             }
         });
-        Ok(Self { address, closes, task })
+        Ok(Self { address, token, closes, task })
     }
 
     /// Takes no more requests and waits for those under way, but not for idle connections.
@@ -101,7 +120,7 @@ fn router(shared: Shared) -> Router {
 async fn readiness(State(shared): State<Shared>, request: Request) -> Response {
     let readiness = shared.board.readiness(&*shared.clock).await;
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    if shared.is_local || shared.token_digest.is_some_and(|wanted| wanted == sent_digest(&request)) {
+    if shared.is_local || shared.token.digest().is_some_and(|wanted| wanted == sent_digest(&request)) {
         return (status, Json(readiness)).into_response();
     }
     (status, Json(serde_json::json!({ "ready": readiness.ready }))).into_response()
@@ -120,7 +139,7 @@ async fn exposition(State(shared): State<Shared>) -> Response {
 
 async fn with_token(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let sent = sent_digest(&request);
-    match shared.token_digest {
+    match shared.token.digest() {
         Some(wanted) if wanted != sent => {
             let text = "send the token of server.token as  Authorization: Bearer TOKEN\n";
             (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()

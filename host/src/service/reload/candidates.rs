@@ -1,0 +1,174 @@
+//! Candidates: of each destination that changed, the plugin it would have. Built off the hot path;
+//! nothing that runs knows of them yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::{Fingerprint, Reloader, Why, fingerprint_of};
+use crate::plugin::{LoadError, LoadedPlugin, Unloaded};
+use crate::service::config::Config;
+use crate::service::config::file::Destination;
+use crate::service::inventory::{Inventory, Target};
+use crate::service::mapping::plugin_spec;
+
+/// A candidate that can't be used, by what it was made of.
+pub(super) struct Refused {
+    pub fingerprint: Fingerprint,
+    pub why: String,
+}
+
+pub(super) struct Candidate {
+    name: String,
+    /// What runs under this name, or under the one it is renamed from.
+    previous: Option<Target>,
+    fingerprint: Fingerprint,
+    verdict: Verdict,
+}
+
+enum Verdict {
+    /// What runs is made of the same.
+    Unchanged,
+    Good(Arc<LoadedPlugin>),
+    Bad(LoadError),
+    /// Made of the same as the one that was refused before.
+    StillBad(String),
+}
+
+/// What is to run, destination by destination.
+pub(super) struct Next {
+    pub config: Config,
+    pub targets: Vec<Target>,
+    pub refused: BTreeMap<String, Refused>,
+    /// A candidate was refused that was not before.
+    pub newly_refused: bool,
+}
+
+/// What failed to load at the start is not tried again until it changes.
+pub(super) fn refused_at_start(inventory: &Inventory) -> BTreeMap<String, Refused> {
+    let refused = |target: &Target| {
+        let why = target.plugin.unready()?;
+        Some((target.name.clone(), Refused { fingerprint: target.fingerprint, why }))
+    };
+    inventory.targets.iter().filter(|target| target.loaded.is_none()).filter_map(refused).collect()
+}
+
+impl Reloader {
+    /// All side by side, in the order of their names.
+    pub(super) async fn candidates(&self, config: &Config, why: Why) -> Vec<Candidate> {
+        let inventory = self.running.inventory.get();
+        let destinations = config.file.destination.iter();
+        join_all(destinations.map(|(name, destination)| self.candidate(&inventory, name, destination, why)))
+            .await
+    }
+
+    async fn candidate(
+        &self,
+        inventory: &Inventory,
+        name: &str,
+        destination: &Destination,
+        why: Why,
+    ) -> Candidate {
+        let renamed = || inventory.target(destination.renamed_from.as_ref()?);
+        let previous = inventory.target(name).or_else(renamed).cloned();
+        // Before the files are read to be loaded: what changes in between is loaded again.
+        let fingerprint = fingerprint_of(name, destination).await;
+        let verdict = match (&previous, self.refused.get(name)) {
+            (Some(previous), _) if runs(previous, fingerprint, why) => Verdict::Unchanged,
+            (_, Some(refused)) if refused.fingerprint == fingerprint && why != Why::Hangup => {
+                Verdict::StillBad(refused.why.clone())
+            }
+            (previous, _) => self.load(name, destination, previous.as_ref()).await,
+        };
+        Candidate { name: name.to_owned(), previous, fingerprint, verdict }
+    }
+
+    async fn load(&self, name: &str, destination: &Destination, previous: Option<&Target>) -> Verdict {
+        // A renamed destination counts under its new name.
+        let running = previous.filter(|previous| previous.name == name);
+        let running = running.and_then(|running| running.loaded.as_deref());
+        match self.runtime.load_after(plugin_spec(name, destination), running).await {
+            Ok(loaded) => Verdict::Good(loaded),
+            Err(error) => Verdict::Bad(error),
+        }
+    }
+
+    /// Puts what is to run together. Where a candidate is refused, everything of that destination
+    /// stays as it is, its routes too: a plugin must not get events that were meant for another.
+    pub(super) fn assemble(&self, mut config: Config, candidates: Vec<Candidate>) -> Next {
+        let (mut targets, mut refused, mut newly_refused) = (Vec::new(), BTreeMap::new(), false);
+        for candidate in candidates {
+            let Candidate { name, previous, fingerprint, verdict } = candidate;
+            let required = config.file.destination[&name].required;
+            let generation = previous.as_ref().map_or(0, |previous| previous.generation) + 1;
+            let (why, unloaded) = match verdict {
+                Verdict::Unchanged => {
+                    let target = previous.expect("only what runs is unchanged");
+                    targets.push(Target { required, reload_error: None, ..target });
+                    continue;
+                }
+                Verdict::Good(loaded) => {
+                    let (plugin, loaded, reload_error) = (loaded.clone(), Some(loaded), None);
+                    targets.push(Target {
+                        name,
+                        required,
+                        plugin,
+                        loaded,
+                        generation,
+                        fingerprint,
+                        reload_error,
+                    });
+                    continue;
+                }
+                Verdict::Bad(error) => {
+                    self.tell_refused(&name, &error, previous.as_ref());
+                    newly_refused = true;
+                    (error.problem.to_string(), Some(Unloaded::new(&error)))
+                }
+                Verdict::StillBad(why) => (why, None),
+            };
+            refused.insert(name.clone(), Refused { fingerprint, why: why.clone() });
+            match (previous, unloaded) {
+                (Some(previous), _) if previous.loaded.is_some() => {
+                    config.file.destination.remove(&name);
+                    let running = self.config.file.destination[&previous.name].clone();
+                    config.file.destination.insert(previous.name.clone(), running);
+                    targets.push(Target { reload_error: Some(why), ..previous });
+                }
+                (Some(previous), None) => targets.push(Target { name, required, ..previous }),
+                (_, unloaded) => targets.push(Target {
+                    name,
+                    required,
+                    plugin: Arc::new(unloaded.unwrap_or_else(|| Unloaded::because(why))),
+                    loaded: None,
+                    generation: 0,
+                    fingerprint,
+                    reload_error: None,
+                }),
+            }
+        }
+        targets.sort_by(|a, b| a.name.cmp(&b.name));
+        Next { config, targets, refused, newly_refused }
+    }
+
+    fn tell_refused(&self, name: &str, error: &LoadError, previous: Option<&Target>) {
+        let error = error.problem.to_string();
+        self.running.reloads.failed(name);
+        match previous.filter(|previous| previous.loaded.is_some()) {
+            Some(previous) => tracing::error!(
+                destination = name,
+                error,
+                generation = previous.generation,
+                "the candidate is refused; the running generation stays"
+            ),
+            None => tracing::error!(destination = name, error, "the plugin can't run on this host"),
+        }
+    }
+}
+
+fn runs(target: &Target, fingerprint: Fingerprint, why: Why) -> bool {
+    // An operator who asks for a reload wants what does not run to be tried.
+    let is_worth_a_try = why == Why::Hangup && target.plugin.unready().is_some();
+    target.loaded.is_some() && target.fingerprint == fingerprint && !is_worth_a_try
+}

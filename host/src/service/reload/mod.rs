@@ -1,0 +1,179 @@
+//! A changed file or SIGHUP: candidates are loaded, configured and checked beside what runs, then
+//! each that is good takes the place of what ran. One that is not changes nothing, and is told of in
+//! the log, `status`, `/readyz` and the metrics. One reload runs at a time.
+
+mod candidates;
+mod fingerprint;
+mod read;
+mod sections;
+mod swap;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::candidates::Refused;
+pub use self::fingerprint::Fingerprint;
+use self::watch::Watch;
+use super::board::Running;
+use super::config::file::Destination;
+use super::config::{Config, digest};
+use super::metrics::THE_CONFIG;
+use super::server::Token;
+use super::signals::Signals;
+use crate::domain::DestinationId;
+use crate::plugin::Runtime;
+use crate::store::Registered;
+
+/// Before a reload that found no database is tried again.
+const OWED_WAIT: Duration = Duration::from_secs(5);
+
+/// Knows what runs, and replaces it.
+pub struct Reloader {
+    running: Arc<Running>,
+    runtime: Runtime,
+    token: Token,
+    host_id: String,
+    /// What runs. Where a candidate was refused it is not what is on disk.
+    config: Config,
+    /// Whatever the config on disk or the one that runs is made of.
+    files: BTreeSet<PathBuf>,
+    /// The latest candidates that can't be used, so that they are not tried again for nothing.
+    refused: BTreeMap<String, Refused>,
+    /// What the database was last told.
+    registered: Digests,
+    ids: BTreeMap<String, DestinationId>,
+    /// Keys an operator was already told of.
+    told_later: Vec<String>,
+    /// The database could not be told.
+    is_owed: bool,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Digests {
+    routes: String,
+    destinations: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// A file did.
+    Changed,
+    Hangup,
+    Owed,
+}
+
+/// Why nothing was changed.
+enum Failure {
+    Refused(String),
+    /// Later may succeed.
+    Unavailable(String),
+}
+
+/// Reads files, on a thread that may wait.
+pub async fn fingerprint_of(name: &str, destination: &Destination) -> Fingerprint {
+    let (name, destination) = (name.to_owned(), destination.clone());
+    let read = tokio::task::spawn_blocking(move || fingerprint::of(&name, &destination));
+    read.await.expect("reading files does not panic")
+}
+
+/// Reloads whenever there is a reason, for ever. Dropping it ends a reload where it stands: what was
+/// not swapped yet never is.
+pub async fn run(mut reloader: Reloader, signals: &Signals) {
+    let mut watch = Watch::default();
+    loop {
+        let why = tokio::select! {
+            () = signals.asked_to_reread() => Why::Hangup,
+            () = watch.changed(&reloader.files) => Why::Changed,
+            () = tokio::time::sleep(OWED_WAIT), if reloader.is_owed => Why::Owed,
+        };
+        reloader.reload(why).await;
+    }
+}
+
+impl Reloader {
+    pub fn new(
+        running: Arc<Running>,
+        runtime: Runtime,
+        token: Token,
+        host_id: String,
+        config: Config,
+        registered: &Registered,
+    ) -> Self {
+        let mut reloader = Self {
+            files: read::files_of(&config),
+            refused: candidates::refused_at_start(&running.inventory.get()),
+            registered: Digests::of(&config),
+            ids: BTreeMap::new(),
+            told_later: Vec::new(),
+            is_owed: false,
+            running,
+            runtime,
+            token,
+            host_id,
+            config,
+        };
+        reloader.note_ids(registered);
+        reloader
+    }
+
+    async fn reload(&mut self, why: Why) {
+        let failure = match self.try_reload(why).await {
+            Ok(()) => None,
+            Err(Failure::Refused(problem)) => {
+                tracing::error!(
+                    problem,
+                    "the config on disk can't be used; the host goes on with the one it has"
+                );
+                self.is_owed = false;
+                Some(problem)
+            }
+            Err(Failure::Unavailable(problem)) => {
+                if !self.is_owed {
+                    tracing::warn!(problem, "the reload waits for the database");
+                }
+                self.is_owed = true;
+                Some(problem)
+            }
+        };
+        let metrics = &self.running.reloads;
+        match &failure {
+            None => self.is_owed = false,
+            Some(_) if why == Why::Owed && self.is_owed => {}
+            Some(_) => metrics.failed(THE_CONFIG),
+        }
+        let mut inventory = (*self.running.inventory.get()).clone();
+        inventory.reload_error = failure;
+        self.running.relay.tell(inventory.notes());
+        self.running.inventory.set(inventory);
+    }
+
+    async fn try_reload(&mut self, why: Why) -> Result<(), Failure> {
+        let config = self.read().await?;
+        let candidates = self.candidates(&config, why).await;
+        let next = self.assemble(config, candidates);
+        read::check_leases(&next.config)?;
+        let registration = self.register(&next.config).await?;
+        self.swap(next, why, registration).await;
+        Ok(())
+    }
+
+    fn note_ids(&mut self, registered: &Registered) {
+        let known = registered.destinations.iter();
+        self.ids = known.filter_map(|(name, id)| Some((name.clone(), (*id)?))).collect();
+    }
+}
+
+impl Digests {
+    fn of(config: &Config) -> Self {
+        let destinations = config.file.destination.iter();
+        Self {
+            routes: config.routes_digest(),
+            destinations: destinations
+                .map(|(name, destination)| (name.clone(), digest::of_destination(destination)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The swap: the database is told first, then each lane gets its new generation at once, and what
+//! was replaced finishes its calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::candidates::Next;
+use super::{Digests, Failure, Reloader, Why};
+use crate::domain::DestinationId;
+use crate::plugin::LoadedPlugin;
+use crate::relay::{Lane, LaneSettings};
+use crate::service::config::Config;
+use crate::service::inventory::{Inventory, Target};
+use crate::service::mapping;
+use crate::store::{ConfigStanding, StoreError, Takeover};
+
+/// What a reload did, for its one line in the log.
+#[derive(Default)]
+struct Done {
+    swapped: usize,
+    added: usize,
+    removed: usize,
+    adjusted: usize,
+    /// The database was told.
+    registered: bool,
+    /// Refused candidates are others than before.
+    refused_anew: bool,
+}
+
+/// What the database was told before the swap.
+pub(super) struct Registration {
+    ids_before: BTreeMap<String, DestinationId>,
+    is_news: bool,
+}
+
+impl Reloader {
+    /// Tells the database of destinations and routes, if there is news.
+    pub(super) async fn register(&mut self, config: &Config) -> Result<Registration, Failure> {
+        let ids_before = self.ids.clone();
+        let digests = Digests::of(config);
+        if digests == self.registered {
+            return Ok(Registration { ids_before, is_news: false });
+        }
+        // Only a change is a reason to take over: a host that is told to reload the same old config
+        // must not take the routes back from a newer one.
+        let takeover = match digests.routes == self.registered.routes {
+            true => Takeover::IfNeverSeen,
+            false => Takeover::UnlessCurrent,
+        };
+        let registration = mapping::registration(config, &self.host_id, takeover);
+        let registered = match self.running.stores.store.register(&registration).await {
+            Ok(registered) => registered,
+            Err(StoreError::Unavailable(why)) => return Err(Failure::Unavailable(why)),
+            Err(error) => return Err(Failure::Refused(error.to_string())),
+        };
+        if registered.standing == ConfigStanding::Superseded {
+            tracing::warn!(
+                generation = registered.generation,
+                "another host applied a newer config: this one writes no routes; \
+                 run  outhaul config apply  to make this config the current one"
+            );
+        }
+        self.registered = digests;
+        self.note_ids(&registered);
+        Ok(Registration { ids_before, is_news: true })
+    }
+
+    pub(super) async fn swap(&mut self, next: Next, why: Why, registration: Registration) {
+        let inventory = self.running.inventory.get();
+        let Next { config, targets, refused, newly_refused } = next;
+        let Registration { ids_before, is_news } = registration;
+        let refused_anew = newly_refused || refused.len() != self.refused.len();
+        let mut done = Done { registered: is_news, refused_anew, ..Done::default() };
+        let mut replaced = Vec::new();
+        for target in &targets {
+            let Some(id) = self.ids.get(&target.name).copied() else { continue };
+            let old_name = ids_before.iter().find(|(_, known)| **known == id).map(|(name, _)| name.as_str());
+            let previous = old_name.and_then(|name| inventory.target(name));
+            let settings = settings_of(&config, &target.name);
+            let is_same = previous.is_some_and(|previous| Arc::ptr_eq(&previous.plugin, &target.plugin));
+            let had = old_name.map(|name| settings_of(&self.config, name));
+            if is_same && had.as_ref() == Some(&settings) {
+                continue;
+            }
+            self.running.relay.put_lane(Lane { id, settings, plugin: target.plugin.clone() });
+            match previous {
+                None => done.added += 1,
+                Some(_) if is_same => done.adjusted += 1,
+                Some(_) => done.swapped += 1,
+            }
+            if !is_same && target.loaded.is_some() {
+                tell(target, previous);
+                replaced.push(id);
+            }
+        }
+        for (name, id) in &ids_before {
+            if !self.ids.values().any(|kept| kept == id) {
+                self.running.relay.remove_lane(*id);
+                tracing::info!(destination = name, "the destination was removed; its rows are kept");
+                done.removed += 1;
+            }
+        }
+        self.config = config;
+        self.refused = refused;
+        self.running.inventory.set(Inventory { targets, reload_error: None });
+        self.retire_replaced(&inventory);
+        self.revive(&replaced).await;
+        done.tell(why, self.refused.len());
+    }
+
+    /// What ran before and runs no more.
+    fn retire_replaced(&self, before: &Inventory) {
+        let now = self.running.inventory.get();
+        for old in &before.targets {
+            let Some(loaded) = &old.loaded else { continue };
+            let stays = |target: &Target| target.loaded.as_ref().is_some_and(|now| Arc::ptr_eq(now, loaded));
+            if !now.targets.iter().any(stays) {
+                tokio::spawn(retire(loaded.clone(), old.name.clone(), old.generation));
+            }
+        }
+    }
+
+    /// Lanes that the old generation stopped are tried with the new one.
+    async fn revive(&self, replaced: &[DestinationId]) {
+        let revivals = replaced.iter().map(|id| self.running.relay.revive_lane(*id));
+        for (id, revived) in replaced.iter().zip(join_all(revivals).await) {
+            let name = self.ids.iter().find(|(_, known)| *known == id).map_or("", |(name, _)| name.as_str());
+            match revived {
+                Ok(true) => tracing::info!(destination = name, "the stopped lane is active again"),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(
+                    destination = name,
+                    %error,
+                    "whether the lane is stopped is not known; if it is, run  outhaul lanes resume"
+                ),
+            }
+        }
+    }
+}
+
+fn settings_of(config: &Config, name: &str) -> LaneSettings {
+    mapping::lane_settings(&config.file, name, &config.file.destination[name])
+}
+
+fn tell(target: &Target, previous: Option<&Target>) {
+    let renamed_from = previous.map(|previous| previous.name.as_str()).filter(|name| *name != target.name);
+    tracing::info!(
+        destination = target.name,
+        renamed_from,
+        generation = target.generation,
+        digest = target.plugin.component_digest(),
+        "the destination has a new generation"
+    );
+}
+
+async fn retire(loaded: Arc<LoadedPlugin>, destination: String, generation: u64) {
+    loaded.retire().await;
+    tracing::info!(destination, generation, "the replaced generation has ended its calls");
+}
+
+impl Done {
+    fn tell(&self, why: Why, refused: usize) {
+        let Self { swapped, added, removed, adjusted, registered, refused_anew } = *self;
+        if swapped + added + removed + adjusted > 0 || registered || refused_anew {
+            tracing::info!(swapped, added, removed, adjusted, refused, "reloaded");
+        } else if why == Why::Hangup {
+            tracing::info!(refused, "nothing to reload: what is on disk is what runs");
+        }
+    }
+}
