@@ -36,6 +36,7 @@ fn the_sample_config_states_the_true_defaults() {
 fn the_sample_config_shows_every_key() {
     let text = everything()
         .replace("order = \"none\"", "order = \"key\"")
+        .replace("tls = false", "tls = true")
         .replace("sqlite:outhaul.db", "postgres://h/x");
     read_text(&text, Path::new("/x")).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let shown: Value = toml::from_str(&text).unwrap();
