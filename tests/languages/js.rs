@@ -1,7 +1,10 @@
 //! JavaScript and TypeScript, by jco.
 
 crate::promises::promises!("template-js");
-crate::promises::promises!("template-js": events_of_a_batch_are_under_way_at_once_and_each_keeps_its_outcome);
+crate::promises::promises! { "template-js":
+    events_of_a_batch_are_under_way_at_once_and_each_keeps_its_outcome,
+    a_batch_of_more_events_than_the_host_has_connections_goes_out_whole,
+}
 
 mod hostile {
     crate::engines::survived!("hostile-js");

@@ -166,6 +166,18 @@ pub async fn events_of_a_batch_are_under_way_at_once_and_each_keeps_its_outcome(
     assert_eq!(lane.stats().instances_created, 1);
 }
 
+/// Answers with bodies keep their connections until they are read, and a large request can't be written before it
+/// has one.
+pub async fn a_batch_of_more_events_than_the_host_has_connections_goes_out_whole(component: &str) {
+    let receiver = Receiver::answering(|_| Response::new(Body::from("x".repeat(1_000)))).await;
+    let lane = plan(component, &receiver).change(|spec| spec.limits.http.connections = 33).load().await;
+    let mut large = call(&[b'x'; 200_000]);
+    large.budget = Duration::from_secs(10);
+    let outcomes = lane.plugin.deliver_batch(vec![large; 50]).await;
+    assert!(outcomes.iter().all(Outcome::is_success), "{outcomes:?}");
+    assert_eq!((receiver.received().len(), lane.stats().instances_created), (50, 1));
+}
+
 pub async fn s22_a_wish_to_wait_is_seconds_or_a_date_and_anything_else_is_none(component: &str) {
     let lane = answering(component, |request| {
         let wish = request.body.to_vec();
