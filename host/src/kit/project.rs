@@ -19,6 +19,9 @@ static RUST_SDK: Dir = include_dir!("$CARGO_MANIFEST_DIR/../plugins/sdk");
 const NAME: &str = "my-plugin";
 const SNAKE_NAME: &str = "my_plugin";
 
+/// Where the Go template's `build.sh` expects the adapter from WASI 0.1 to 0.2.
+const ADAPTER: &str = "bindings/wasi_snapshot_preview1.reactor.wasm";
+
 const RUST_SDK_FOLDER: &str = "outhaul-plugin";
 
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,10 @@ pub fn create(language: &str, name: &str, folder: &Path) -> Result<Vec<PathBuf>,
     for file in files(template) {
         let path = file.path().strip_prefix(language).expect("the template's folder has its name");
         put(renamed(path, name), &filled(file.contents(), name))?;
+    }
+    if language == "go" {
+        let adapter = wasi_preview1_component_adapter_provider::WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER;
+        put(ADAPTER.into(), adapter)?;
     }
     for (path, file) in contract(language) {
         put(path, file.contents())?;

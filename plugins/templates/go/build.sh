@@ -16,6 +16,9 @@ if [ "${1:-}" = bindings ]; then
     wit-bindgen go wit -w plugin --pkg-name my-plugin/bindings --out-dir bindings
 fi
 
+# go.sum holds the digests of what the generated code uses: made once, then kept with the sources.
+[ -f go.sum ] || [ -n "$(go env GOWORK)" ] || go mod tidy
+
 mkdir -p build
 # -checklinkname=0: the bindings' allocator must work before Go's own has started.
 GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags="-s -w -checklinkname=0" \

@@ -87,6 +87,9 @@ fn projects(language: Language) -> Result<Vec<Project>> {
     let builds = target_dir().join("templates").join(name);
     let mut template = wit()?;
     read_all(&workspace_root().join("plugins/templates").join(name), Path::new(""), &mut template)?;
+    if language == Language::Go {
+        template.extend(go::additions()?);
+    }
     let mut projects = vec![Project {
         component: format!("template-{name}"),
         folder: builds.join("my-plugin"),
