@@ -102,8 +102,8 @@ impl Overrides {
 impl Settings {
     /// Reads the settings, or tells everything that is wrong with them.
     pub fn parse(json: &str) -> Result<Self, Vec<Problem>> {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|_| vec![Problem::new("", "the settings are not JSON")])?;
+        let value: Value =
+            serde_json::from_str(json).map_err(|_| vec![Problem::new("", "the settings are not JSON")])?;
         let mut problems = Vec::new();
         let settings = read(&value, &mut problems);
         match settings {
