@@ -80,9 +80,10 @@ pub fn with_postgres(words: &[String]) -> Result<()> {
 pub fn bench(arguments: &[String]) -> Result<()> {
     guests::build_all()?;
     let optimised = |package: &str| format!("--config=profile.dev.package.{package}.opt-level=3");
-    let mut words: Vec<String> = ["cargo", "run"].map(str::to_owned).to_vec();
-    words.extend(["outhaul", "outhaul-bench"].map(optimised));
-    words.extend(["--package", "outhaul-bench", "--"].map(str::to_owned));
-    words.extend_from_slice(arguments);
+    // The whole workspace, as the tests build it: another choice of packages chooses other features.
+    let mut build = command(&["build", "--workspace", "--bins"]);
+    succeeded(build.args(["outhaul", "outhaul-bench"].map(optimised)))?;
+    let program = crate::target_dir().join("debug/outhaul-bench").display().to_string();
+    let words: Vec<String> = std::iter::once(program).chain(arguments.iter().cloned()).collect();
     with_postgres(&words)
 }
