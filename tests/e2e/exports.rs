@@ -19,7 +19,7 @@ fn hostile(rest: &str) -> String {
 
 async fn a_burst_goes_out_in_batches_and_a_host_that_stops_lets_its_plugin_close(scene: Scene) {
     scene.migrate().await;
-    let config = scene.write_config(&hostile("concurrency = 20"));
+    let config = scene.write_patient_config(&hostile("concurrency = 20"));
     scene.producer().await.insert("order.created", "o", 60).await;
     let host = Host::start(&config);
     let stores = scene.stores().await;
@@ -49,7 +49,7 @@ async fn a_burst_goes_out_in_batches_and_a_host_that_stops_lets_its_plugin_close
 
 async fn a_batch_that_traps_is_retried_singly_and_all_of_it_is_delivered(scene: Scene) {
     scene.migrate().await;
-    let config = scene.write_config(&hostile(
+    let config = scene.write_patient_config(&hostile(
         "retry = { base = \"50ms\" }\nsettings = { misdeed = \"batch-traps-on-the-third\" }",
     ));
     scene.producer().await.insert("order.created", "o", 10).await;
@@ -70,7 +70,8 @@ async fn a_batch_that_traps_is_retried_singly_and_all_of_it_is_delivered(scene: 
 
 async fn a_required_destination_whose_check_fails_keeps_the_host_from_being_ready(scene: Scene) {
     scene.migrate().await;
-    let config = scene.write_config(&hostile("required = true\nsettings = { misdeed = \"check-fails\" }"));
+    let config =
+        scene.write_patient_config(&hostile("required = true\nsettings = { misdeed = \"check-fails\" }"));
     let host = Host::start(&config);
     let problem = until("the check failed", async || {
         let (status, body) = host.readiness().await;
@@ -92,7 +93,7 @@ async fn a_required_destination_whose_check_fails_keeps_the_host_from_being_read
     let output = outhaul(&config, &["check", "--offline"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 
-    let well = scene.write_config(&hostile("required = true"));
+    let well = scene.write_patient_config(&hostile("required = true"));
     let host = Host::start(&well);
     until("it is ready", async || (host.readiness().await.0 == 200).then_some(())).await;
     host.stop();

@@ -104,9 +104,12 @@ async fn a_drain_does_not_wait_for_a_reload(scene: Scene) {
         "[destination.spins]\ncomponent = \"{component}\"\ntopics = [\"spin.*\"]\nlimits.call = \"10m\"\n\
          settings = {{ misdeed = \"spin-in-configure\" }}\n"
     );
-    scene.write_config(&format!("{}{spinning}", noop("noop", "*", "concurrency = 3\n")));
     // Once the key that waits for the next start is named, the candidates are being built.
-    let text = std::fs::read_to_string(&config).unwrap().replace("poll = \"500ms\"", "poll = \"400ms\"");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text
+        .replace("poll = \"500ms\"", "poll = \"400ms\"")
+        .replace("[destination.noop]\n", "[destination.noop]\nconcurrency = 3\n");
+    let text = text + &spinning;
     replace(&config, text.as_bytes());
     host.wait_for_record("changed keys that take effect at the next start");
     host.terminate();

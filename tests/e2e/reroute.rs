@@ -60,18 +60,18 @@ impl Load {
 async fn destinations_come_change_their_name_and_their_routes_and_go_while_events_flow(scene: Scene) {
     scene.migrate().await;
     let orders = noop("orders", "order.*", "");
-    let config = scene.write_config(&orders);
+    let config = scene.write_patient_config(&orders);
     let mut host = Host::start(&config);
     let stores = scene.stores().await;
     let load = Load::start(scene.producer().await);
     load.flow().await;
     // Added.
-    scene.write_config(&format!("{orders}{}", noop("stock", "stock.*", "")));
+    scene.write_patient_config(&format!("{orders}{}", noop("stock", "stock.*", "")));
     host.wait_for_generation("stock", 1);
     load.flow().await;
     // Re-routed, which needs no new generation.
     let wide = noop("stock", "stock.*", "").replace("\"stock.*\"", "\"stock.*\", \"bill.*\"");
-    scene.write_config(&format!("{orders}{wide}"));
+    scene.write_patient_config(&format!("{orders}{wide}"));
     let bills = async || {
         deliveries(&stores)
             .await
@@ -83,12 +83,12 @@ async fn destinations_come_change_their_name_and_their_routes_and_go_while_event
     load.flow().await;
     // Renamed, with its rows.
     let shop = noop("shop", "order.*", "renamed_from = \"orders\"\n");
-    scene.write_config(&format!("{shop}{wide}"));
+    scene.write_patient_config(&format!("{shop}{wide}"));
     let renamed = host.wait_for_generation("shop", 2);
     assert_eq!(renamed["fields"]["renamed_from"], "orders");
     load.flow().await;
     // Removed: its rows stay, and new events wait unrouted.
-    scene.write_config(&shop);
+    scene.write_patient_config(&shop);
     host.wait_for_record("the destination was removed; its rows are kept");
     load.flow().await;
     let lanes = stores.operate.lane_reports().await.unwrap();
@@ -98,7 +98,7 @@ async fn destinations_come_change_their_name_and_their_routes_and_go_while_event
         (Some(LaneState::Removed), Some(LaneState::Active), None)
     );
     // And back again.
-    scene.write_config(&format!("{shop}{wide}"));
+    scene.write_patient_config(&format!("{shop}{wide}"));
     host.wait_for_generation("stock", 1);
     load.flow().await;
     let sent = load.stop().await;
@@ -116,11 +116,11 @@ async fn destinations_come_change_their_name_and_their_routes_and_go_while_event
 
 async fn a_refused_candidate_keeps_the_routes_of_what_runs(scene: Scene) {
     scene.migrate().await;
-    let config = scene.write_config(&noop("orders", "order.*", ""));
+    let config = scene.write_patient_config(&noop("orders", "order.*", ""));
     let mut host = Host::start(&config);
     // The other plugin that should get these events is not there yet.
     let missing = scene.path().join("stock.wasm");
-    scene.write_config(&format!(
+    scene.write_patient_config(&format!(
         "[destination.orders]\ncomponent = \"{}\"\ntopics = [\"stock.*\"]\n",
         missing.display()
     ));

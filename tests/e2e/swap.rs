@@ -23,7 +23,7 @@ async fn s39_a_thousand_calls_in_flight_survive_fifty_swaps(scene: Scene) {
         "concurrency = {CALLS}\nbatch = {CALLS}\nlimits = {{ call = \"10m\", http = {{ connections = {CALLS}, \
          first_byte = \"10m\", total = \"10m\" }} }}\n"
     );
-    let config = scene.write_config(&receiver.destination_of(&component, &more));
+    let config = scene.write_patient_config(&receiver.destination_of(&component, &more));
     scene.producer().await.insert("order.created", "o", 2 * CALLS).await;
     let mut host = Host::start(&config);
     receiver.wait_for(CALLS).await;
@@ -77,7 +77,7 @@ async fn fifty_swaps_leave_nothing_behind(scene: Scene) {
     let component = scene.path().join("http.wasm");
     replace(&component, &variant("http", 0));
     // One warm instance, one connection: how many are warm by chance is not what this is about.
-    let config = scene.write_config(&receiver.destination_of(&component, "concurrency = 1\n"));
+    let config = scene.write_patient_config(&receiver.destination_of(&component, "concurrency = 1\n"));
     let mut host = Host::start(&config);
     let (stores, mut producer) = (scene.stores().await, scene.producer().await);
     let mut generation = 1;
@@ -119,7 +119,7 @@ async fn a_half_written_component(scene: Scene) {
     replace(&component, &old);
     let destination =
         format!("[destination.noop]\ncomponent = \"{}\"\ntopics = [\"*\"]\n", component.display());
-    let config = scene.write_config(&destination);
+    let config = scene.write_patient_config(&destination);
     let mut host = Host::start(&config);
     // In place, as a copy over the old file does it; then the copy stands still for a while.
     std::fs::write(&component, &new[..new.len() / 2]).unwrap();

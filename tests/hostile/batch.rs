@@ -87,7 +87,7 @@ async fn s31_a_batch_that_traps_on_its_third_event_is_uncertain_for_all_and_the_
 #[tokio::test]
 async fn s29_s30_s33_the_first_the_second_and_the_third_batch_that_spins_or_sleeps_is_ended_by_its_budget() {
     for misdeed in ["batch-spins", "batch-sleeps"] {
-        let lane = lane(misdeed, |spec| spec.limits.call = Duration::from_millis(200)).await;
+        let lane = lane(misdeed, |spec| spec.limits.call = Duration::from_secs(1)).await;
         for n in 1..=3 {
             let outcomes = lane.plugin.deliver_batch(batch(&["ok"; 4])).await;
             assert_eq!(outcomes.len(), 4);

@@ -158,6 +158,23 @@ fn s15_an_idle_host_with_a_hundred_destinations_asks_a_few_questions_a_second() 
 }
 
 #[test]
+fn s15_a_lane_that_cannot_run_here_keeps_no_host_busy_with_looking() {
+    simulate(async {
+        let mut broken = SimLane::new("broken", script(|_| Act::deliver(1)));
+        broken.unready = Some("it did not load".to_owned());
+        let idle = SimLane::new("idle", script(|_| Act::deliver(1)));
+        let world = World::new(1, vec![broken, idle]).await;
+        world.emit(0, 20).await;
+        let host = Host::start(&world, "one").await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let before = host.line.statements.load(Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let asked = host.line.statements.load(Relaxed) - before;
+        assert!((60..=60 + 3 * 13).contains(&asked), "{asked} statements in a minute");
+    });
+}
+
+#[test]
 fn s23_rows_that_failed_in_the_same_second_do_not_come_back_in_the_same_second() {
     simulate(async {
         let lane = SimLane::new(

@@ -54,6 +54,26 @@ fn what_a_replaced_plugin_still_says_of_its_lane_stops_nothing() {
 }
 
 #[test]
+fn what_a_replaced_plugin_still_rejects_does_not_count_against_its_lane() {
+    simulate(async {
+        let permits = Arc::new(Semaphore::new(0));
+        let takes = Takes::Permit(permits.clone());
+        let rejects = Act { takes, ..Act::fail(Outcome::Rejected(detail("422"))) };
+        let lane = SimLane::new("a", script(move |_| rejects.clone()));
+        let world = World::new(3, vec![lane.with(|lane| lane.stop_after_rejections = 3)]).await;
+        let ids = world.emit(0, 20).await;
+        let host = Host::start(&world, "one").await;
+        world.until_running(&ids, 8).await;
+        host.relay.put_lane(lane_with(&world, "one", 0, script(|_| Act::deliver(1))));
+        permits.add_permits(8);
+        world.until_finished(&ids).await;
+        assert_eq!((world.count(DeliveryStatus::Delivered), world.count(DeliveryStatus::Dead)), (12, 8));
+        assert_eq!(host.relay.status().lanes[0].view.as_ref().unwrap().state, LaneState::Active);
+        world.watch.assert_kept();
+    });
+}
+
+#[test]
 fn a_lane_that_stopped_for_all_is_revived_with_its_new_plugin_and_one_that_is_paused_by_hand_is_not() {
     simulate(async {
         let stops = script(|_| Act::fail(Outcome::Gone(detail("410"))));

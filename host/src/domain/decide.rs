@@ -108,7 +108,11 @@ pub fn decide(
     let retry = |after| retry_or_die(facts, policy, now, after, jitter);
     match outcome {
         Outcome::Delivered(_) | Outcome::Duplicate(_) => verdict(Write::Delivered, LaneEffect::Succeeded),
-        Outcome::Rejected(_) => verdict(Write::Dead(DeadReason::Rejected), LaneEffect::Rejected),
+        Outcome::Rejected(_) => {
+            // The answer is the destination's; whether the plugin was right to send this is the new one's.
+            let lane = if facts.is_replaced { LaneEffect::Answered } else { LaneEffect::Rejected };
+            verdict(Write::Dead(DeadReason::Rejected), lane)
+        }
         Outcome::Conflict(_) => verdict(Write::Dead(DeadReason::Conflict), LaneEffect::Answered),
         Outcome::Retry { after, .. } => verdict(retry(*after), LaneEffect::Answered),
         Outcome::Other(_) => verdict(retry(None), LaneEffect::Answered),
@@ -297,6 +301,8 @@ mod tests {
             for outcome in [Outcome::Gone(no()), Outcome::Misconfigured(no()), refused] {
                 assert_eq!(judge(&replaced, outcome, 101), (Write::Defer, LaneEffect::NotAsked));
             }
+            let rejected = judge(&replaced, Outcome::Rejected(no()), 101);
+            assert_eq!(rejected, (Write::Dead(DeadReason::Rejected), LaneEffect::Answered));
         }
     }
 }

@@ -33,6 +33,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Attention {
     judged_at: Duration,
     signs: BTreeMap<DestinationId, u64>,
+    promised: Vec<DestinationId>,
     looks_until: Duration,
 }
 
@@ -47,10 +48,12 @@ impl Attention {
         {
             // From the answer: the database's promise began before it.
             self.looks_until = ctx.clock.since_boot() + PROMISE + GRACE;
+            self.promised = busy;
         }
         if ctx.clock.since_boot() < self.looks_until {
             // What is known to be due is claimed without a look, and asked for when it is used up.
-            let is_all_known = ctx.lanes().iter().all(|lane| lane.has_due());
+            let is_known = |id: &DestinationId| ctx.lane(*id).is_none_or(|lane| lane.has_due());
+            let is_all_known = self.promised.iter().all(is_known);
             ctx.questions.ask_after(if is_all_known { WINDOW } else { LOOK }, &*ctx.clock);
         }
     }
@@ -64,9 +67,10 @@ impl Attention {
         let before = std::mem::take(&mut self.signs);
         let signs_min = SIGNS_OF_A_BUSY_LANE * passed.div_duration_f64(WINDOW);
         let mut busy = Vec::new();
-        for lane in lanes {
+        // A lane that can't run here claims nothing however often this host looks.
+        for lane in lanes.iter().filter(|lane| lane.problem().is_none()) {
             let signs = lane.signs();
-            let news = before.get(&lane.id).map_or(0, |before| signs - before);
+            let news = before.get(&lane.id).map_or(0, |before| signs.saturating_sub(*before));
             if lane.has_due() || news as f64 >= signs_min {
                 busy.push(lane.id);
             }

@@ -152,7 +152,8 @@ async fn call(ctx: &Context, started: Vec<Loaded>, begun: Duration) -> (Vec<Flig
     let spec = started[0].flight.spec.clone();
     let settings = &spec.settings;
     let trust_left = started.iter().map(|one| one.flight.held.hold.trust_left(begun)).min();
-    let budget = match settings.renew {
+    // As they were claimed: a reload may have changed the setting since.
+    let budget = match started.iter().all(|one| one.flight.held.hold.terms.renew) {
         true => settings.call_budget,
         // Without renewal the lease is all the time there is.
         false => settings.call_budget.min(trust_left.unwrap_or_default()),

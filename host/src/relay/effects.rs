@@ -77,6 +77,11 @@ async fn stop(ctx: &Context, flight: &Flight, reason: String) {
             reason,
             "the lane stopped; fix the destination or its settings, then resume the lane, or change its config"
         );
+        // Replaced while this was on its way: nothing was said against the plugin that runs now.
+        if !flight.lane.is_current(&flight.spec) {
+            let revived = insist(ctx, || super::handle::revive(ctx, flight.lane.id)).await;
+            tracing::info!(destination = flight.destination(), ?revived, "its plugin was replaced meanwhile");
+        }
     }
 }
 

@@ -118,17 +118,7 @@ impl RelayHandle {
     /// Tries a stopped lane again, for all hosts, unless this one's config is superseded. Returns
     /// whether it was stopped.
     pub async fn revive_lane(&self, id: DestinationId) -> StoreResult<bool> {
-        if self.ctx.config_is_superseded.load(Relaxed) {
-            return Ok(false);
-        }
-        let views = self.ctx.ask("lanes", self.ctx.store.lanes(&[id])).await?;
-        let Some(view) = views.first().filter(|view| view.state == StoredState::Stopped) else {
-            return Ok(false);
-        };
-        let change = self.ctx.store.change_lane(id, view.epoch, LaneChange::Revive);
-        let is_revived = self.ctx.ask("change_lane", change).await?;
-        self.ctx.questions.ask_now();
-        Ok(is_revived)
+        revive(&self.ctx, id).await
     }
 
     pub fn metrics(&self) -> &Metrics {
@@ -200,6 +190,20 @@ impl RelayHandle {
         tracing::info!(interrupted, left_leased, "drained");
         Drained { interrupted, left_leased }
     }
+}
+
+pub(super) async fn revive(ctx: &Context, id: DestinationId) -> StoreResult<bool> {
+    if ctx.config_is_superseded.load(Relaxed) {
+        return Ok(false);
+    }
+    let views = ctx.ask("lanes", ctx.store.lanes(&[id])).await?;
+    let Some(view) = views.first().filter(|view| view.state == StoredState::Stopped) else {
+        return Ok(false);
+    };
+    let change = ctx.store.change_lane(id, view.epoch, LaneChange::Revive);
+    let is_revived = ctx.ask("change_lane", change).await?;
+    ctx.questions.ask_now();
+    Ok(is_revived)
 }
 
 impl Drop for RelayHandle {

@@ -138,7 +138,8 @@ async fn call_plugin(
 ) -> Outcome {
     let settings = &flight.spec.settings;
     let hold = &flight.held.hold;
-    let budget = match settings.renew {
+    // As it was claimed: a reload may have changed the setting since.
+    let budget = match hold.terms.renew {
         true => settings.call_budget,
         // Without renewal the lease is all the time there is.
         false => settings.call_budget.min(hold.trust_left(begun)),
