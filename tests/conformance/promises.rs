@@ -86,6 +86,7 @@ macro_rules! promises {
                 an_act_on_an_unknown_lane_is_refused_by_name,
             }
             routing {
+                a_config_that_could_not_be_applied_whole_does_not_take_over_from_the_whole_one,
                 an_event_goes_to_each_of_its_destinations_independently,
                 topics_match_bytewise_and_at_any_depth,
                 two_patterns_that_match_make_one_delivery,

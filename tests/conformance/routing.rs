@@ -214,6 +214,26 @@ pub async fn a_digest_never_seen_takes_the_next_generation_and_an_old_one_does_n
     assert_eq!(destinations_of(&scene, "e2").await, [UNROUTED_NAME]);
 }
 
+pub async fn a_config_that_could_not_be_applied_whole_does_not_take_over_from_the_whole_one(
+    db: &dyn Database,
+) {
+    let scene = Scene::open(db).await;
+    let part = registration("host-a", "part", vec![destination(SHOP, &["order.*"])]);
+    let never = HostRegistration { takeover: Takeover::Never, ..part.clone() };
+    let part = HostRegistration { takeover: Takeover::UnlessCurrentOr("whole".to_owned()), ..part };
+    let standing = async |host: &HostRegistration| {
+        let registered = scene.store.register(host).await.expect("register");
+        (registered.generation, registered.standing)
+    };
+    assert_eq!(standing(&never).await, (1, ConfigStanding::Superseded));
+    assert_eq!(standing(&part).await, (2, ConfigStanding::Current), "nobody runs the whole one");
+    assert_eq!(standing(&part).await, (2, ConfigStanding::Current));
+    register(&scene, "whole", vec![destination(SHOP, &["bill.*"])]).await;
+    assert_eq!(standing(&part).await, (3, ConfigStanding::Superseded));
+    scene.insert(&[event_of("e1", "bill.paid")]).await;
+    assert_eq!(destinations_of(&scene, "e1").await, [SHOP], "the routes are those of the whole one");
+}
+
 pub async fn a_superseded_host_gets_no_id_for_what_the_current_config_never_had(db: &dyn Database) {
     let scene = Scene::open(db).await;
     register(&scene, "c2", vec![destination(SHOP, &["order.*"]), destination("audit", &["*"])]).await;

@@ -6,6 +6,7 @@ mod databases;
 mod exports;
 mod faults;
 mod first_event;
+mod halves;
 mod host;
 mod isolation;
 mod killed;

@@ -17,12 +17,17 @@ pub struct HostRegistration {
 }
 
 /// When a registration becomes the next generation and writes routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Takeover {
     /// At `run`: only if the digest was never seen.
     IfNeverSeen,
+    /// At a reload that changed no routes.
+    Never,
     /// At a reload that changed this host's digest, and `config apply`: unless it is current.
     UnlessCurrent,
+    /// At a reload that keeps a refused destination as it was: unless it is current, or this digest
+    /// of the whole file is, which another host was able to apply.
+    UnlessCurrentOr(String),
 }
 
 /// What the database must know of a destination.

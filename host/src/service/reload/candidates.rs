@@ -40,9 +40,12 @@ enum Verdict {
 pub(super) struct Next {
     pub config: Config,
     pub targets: Vec<Target>,
-    pub refused: BTreeMap<String, Refused>,
-    /// A candidate was refused that was not before.
-    pub newly_refused: bool,
+    /// Of the routes on disk. Those of `config` are others where a refused destination keeps its own.
+    pub whole: String,
+    /// Refused candidates are others than before.
+    pub refused_anew: bool,
+    /// Old and new name of destinations whose new name is not taken up, with the reason.
+    pub refused_renames: Vec<(String, String, String)>,
 }
 
 /// What failed to load at the start is not tried again until it changes.
@@ -96,8 +99,10 @@ impl Reloader {
 
     /// Puts what is to run together. Where a candidate is refused, everything of that destination
     /// stays as it is, its routes too: a plugin must not get events that were meant for another.
-    pub(super) fn assemble(&self, mut config: Config, candidates: Vec<Candidate>) -> Next {
+    pub(super) fn assemble(&mut self, mut config: Config, candidates: Vec<Candidate>) -> Next {
+        let whole = config.routes_digest();
         let (mut targets, mut refused, mut newly_refused) = (Vec::new(), BTreeMap::new(), false);
+        let mut refused_renames = Vec::new();
         for candidate in candidates {
             let Candidate { name, previous, fingerprint, verdict } = candidate;
             let required = config.file.destination[&name].required;
@@ -131,12 +136,17 @@ impl Reloader {
             refused.insert(name.clone(), Refused { fingerprint, why: why.clone() });
             match (previous, unloaded) {
                 (Some(previous), _) if previous.loaded.is_some() => {
+                    if previous.name != name {
+                        refused_renames.push((previous.name.clone(), name.clone(), why.clone()));
+                    }
                     config.file.destination.remove(&name);
                     let running = self.config.file.destination[&previous.name].clone();
                     config.file.destination.insert(previous.name.clone(), running);
                     targets.push(Target { reload_error: Some(why), ..previous });
                 }
-                (Some(previous), None) => targets.push(Target { name, required, ..previous }),
+                (Some(previous), None) if previous.fingerprint == fingerprint => {
+                    targets.push(Target { name, required, ..previous });
+                }
                 (_, unloaded) => targets.push(Target {
                     name,
                     required,
@@ -149,7 +159,10 @@ impl Reloader {
             }
         }
         targets.sort_by(|a, b| a.name.cmp(&b.name));
-        Next { config, targets, refused, newly_refused }
+        let refused_anew = newly_refused || refused.len() != self.refused.len();
+        // Also if the database can't be told now: what was refused is refused.
+        self.refused = refused;
+        Next { config, targets, whole, refused_anew, refused_renames }
     }
 
     fn tell_refused(&self, name: &str, error: &LoadError, previous: Option<&Target>) {

@@ -54,6 +54,8 @@ pub struct Reloader {
 #[derive(Clone, PartialEq, Eq)]
 struct Digests {
     routes: String,
+    /// Of the routes on disk: others, where a refused destination keeps its own.
+    whole: String,
     destinations: BTreeMap<String, String>,
 }
 
@@ -88,6 +90,7 @@ pub async fn run(mut reloader: Reloader, signals: &Signals) {
             () = signals.asked_to_reread() => Why::Hangup,
             () = watch.changed(&reloader.files) => Why::Changed,
             () = tokio::time::sleep(OWED_WAIT), if reloader.is_owed => Why::Owed,
+            () = reloader.lacking_lanes_can_be_had() => Why::Owed,
         };
         reloader.reload(why).await;
     }
@@ -105,7 +108,7 @@ impl Reloader {
         let mut reloader = Self {
             files: read::files_of(&config),
             refused: candidates::refused_at_start(&running.inventory.get()),
-            registered: Digests::of(&config),
+            registered: Digests::of(&config, config.routes_digest()),
             ids: BTreeMap::new(),
             told_later: Vec::new(),
             is_owed: false,
@@ -155,22 +158,48 @@ impl Reloader {
         let candidates = self.candidates(&config, why).await;
         let next = self.assemble(config, candidates);
         read::check_leases(&next.config)?;
-        let registration = self.register(&next.config).await?;
+        let registration = self.register(&next).await?;
         self.swap(next, why, registration).await;
         Ok(())
     }
 
+    /// A name that the database does not know any more was renamed by another host, and its lane
+    /// here goes on with the rows that it had.
     fn note_ids(&mut self, registered: &Registered) {
+        let taken: BTreeSet<_> = registered.destinations.iter().filter_map(|(_, id)| *id).collect();
+        let before = |name| self.ids.get(name).filter(|id| !taken.contains(id)).copied();
         let known = registered.destinations.iter();
-        self.ids = known.filter_map(|(name, id)| Some((name.clone(), (*id)?))).collect();
+        self.ids =
+            known.filter_map(|(name, id)| Some((name.clone(), id.or_else(|| before(name))?))).collect();
+    }
+
+    fn has_every_id(&self, config: &Config) -> bool {
+        config.file.destination.keys().all(|name| self.ids.contains_key(name))
+    }
+
+    /// A destination that the current config does not know has no lane. Returns once this host's
+    /// config is the current one after all: somebody applied it.
+    async fn lacking_lanes_can_be_had(&self) {
+        // A file that can't be used is not read again and again.
+        let is_stuck = self.running.inventory.get().reload_error.is_some();
+        if is_stuck || self.has_every_id(&self.config) {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(OWED_WAIT).await;
+            if !self.running.relay.status().config_is_superseded {
+                return;
+            }
+        }
     }
 }
 
 impl Digests {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, whole: String) -> Self {
         let destinations = config.file.destination.iter();
         Self {
             routes: config.routes_digest(),
+            whole,
             destinations: destinations
                 .map(|(name, destination)| (name.clone(), digest::of_destination(destination)))
                 .collect(),

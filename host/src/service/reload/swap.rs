@@ -14,7 +14,7 @@ use crate::relay::{Lane, LaneSettings};
 use crate::service::config::Config;
 use crate::service::inventory::{Inventory, Target};
 use crate::service::mapping;
-use crate::store::{ConfigStanding, StoreError, Takeover};
+use crate::store::{ConfigStanding, Registered, StoreError, Takeover};
 
 /// What a reload did, for its one line in the log.
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Done {
     adjusted: usize,
     /// The database was told.
     registered: bool,
-    /// Refused candidates are others than before.
+    /// As [`Next::refused_anew`].
     refused_anew: bool,
 }
 
@@ -37,41 +37,48 @@ pub(super) struct Registration {
 
 impl Reloader {
     /// Tells the database of destinations and routes, if there is news.
-    pub(super) async fn register(&mut self, config: &Config) -> Result<Registration, Failure> {
+    pub(super) async fn register(&mut self, next: &Next) -> Result<Registration, Failure> {
         let ids_before = self.ids.clone();
-        let digests = Digests::of(config);
-        if digests == self.registered {
+        let digests = Digests::of(&next.config, next.whole.clone());
+        if digests == self.registered && self.has_every_id(&next.config) {
             return Ok(Registration { ids_before, is_news: false });
         }
-        // Only a change is a reason to take over: a host that is told to reload the same old config
-        // must not take the routes back from a newer one.
-        let takeover = match digests.routes == self.registered.routes {
-            true => Takeover::IfNeverSeen,
-            false => Takeover::UnlessCurrent,
-        };
-        let registration = mapping::registration(config, &self.host_id, takeover);
+        let takeover = self.takeover(&digests);
+        if takeover != Takeover::Never {
+            refuse_beside_a_rename(next)?;
+        }
+        let registration = mapping::registration(&next.config, &self.host_id, takeover);
         let registered = match self.running.stores.store.register(&registration).await {
             Ok(registered) => registered,
             Err(StoreError::Unavailable(why)) => return Err(Failure::Unavailable(why)),
             Err(error) => return Err(Failure::Refused(error.to_string())),
         };
         if registered.standing == ConfigStanding::Superseded {
-            tracing::warn!(
-                generation = registered.generation,
-                "another host applied a newer config: this one writes no routes; \
-                 run  outhaul config apply  to make this config the current one"
-            );
+            tell_superseded(&registered, digests.routes == digests.whole);
         }
         self.registered = digests;
         self.note_ids(&registered);
         Ok(Registration { ids_before, is_news: true })
     }
 
+    /// Only a change is a reason to take over: a host that is told to reload the same old config
+    /// must not take the routes back from a newer one, nor one that could not apply the whole change
+    /// from one that could.
+    fn takeover(&self, next: &Digests) -> Takeover {
+        let is_whole = next.routes == next.whole;
+        if next.routes == self.registered.routes && (!is_whole || next.whole == self.registered.whole) {
+            Takeover::Never
+        } else if is_whole {
+            Takeover::UnlessCurrent
+        } else {
+            Takeover::UnlessCurrentOr(next.whole.clone())
+        }
+    }
+
     pub(super) async fn swap(&mut self, next: Next, why: Why, registration: Registration) {
         let inventory = self.running.inventory.get();
-        let Next { config, targets, refused, newly_refused } = next;
+        let Next { config, targets, refused_anew, .. } = next;
         let Registration { ids_before, is_news } = registration;
-        let refused_anew = newly_refused || refused.len() != self.refused.len();
         let mut done = Done { registered: is_news, refused_anew, ..Done::default() };
         let mut replaced = Vec::new();
         for target in &targets {
@@ -103,7 +110,6 @@ impl Reloader {
             }
         }
         self.config = config;
-        self.refused = refused;
         self.running.inventory.set(Inventory { targets, reload_error: None });
         self.retire_replaced(&inventory);
         self.revive(&replaced).await;
@@ -137,6 +143,38 @@ impl Reloader {
                 ),
             }
         }
+    }
+}
+
+/// To the database the old name would be a destination of its own once another host has applied the
+/// rename, and that host's would count as removed. So no other change of routes is applied either.
+fn refuse_beside_a_rename(next: &Next) -> Result<(), Failure> {
+    let Some((old, new, why)) = next.refused_renames.first() else { return Ok(()) };
+    Err(Failure::Refused(format!(
+        "[destination.{new}], renamed from {old}, can't be used: {why}; until it can, or the rename is taken \
+         back, no change of topics, order or names in this file is applied on this host"
+    )))
+}
+
+fn tell_superseded(registered: &Registered, is_whole: bool) {
+    let generation = registered.generation;
+    let unknown = registered.destinations.iter().filter(|(_, id)| id.is_none());
+    let unknown: Vec<_> = unknown.map(|(name, _)| name.as_str()).collect();
+    let not_in_it = unknown.join(", ");
+    if is_whole {
+        tracing::warn!(
+            generation,
+            not_in_it,
+            "another host applied a newer config: this one writes no routes, and delivers nothing of \
+             destinations that are not in it; run  outhaul config apply  to make this config the current one"
+        );
+    } else {
+        tracing::warn!(
+            generation,
+            not_in_it,
+            "another host's config is the current one: this one writes no routes while a refused candidate \
+             keeps it from applying the whole file"
+        );
     }
 }
 

@@ -36,10 +36,13 @@ impl Lane {
 
 impl Model {
     pub fn register(&mut self, host: &HostRegistration, now: Timestamp) -> Registered {
-        let is_current = self.generations.last() == Some(&host.config_digest);
-        let take_over = match host.takeover {
+        let current = self.generations.last();
+        let is_current = current == Some(&host.config_digest);
+        let take_over = match &host.takeover {
             Takeover::IfNeverSeen => !self.generations.contains(&host.config_digest),
+            Takeover::Never => false,
             Takeover::UnlessCurrent => !is_current,
+            Takeover::UnlessCurrentOr(whole) => !is_current && current != Some(whole),
         };
         if take_over {
             self.take_over(host);

@@ -20,9 +20,13 @@ impl PostgresStore {
         sqlx::query(statements.register_lock.clone()).execute(&mut *transaction).await.map_err(map)?;
         // A later statement than the lock, so that it sees what the last holder wrote.
         let mut generation = self.generation(&mut transaction, &host.config_digest).await?;
-        let takes_over = match host.takeover {
+        let takes_over = match &host.takeover {
             Takeover::IfNeverSeen => !generation.was_seen,
+            Takeover::Never => false,
             Takeover::UnlessCurrent => !generation.is_current,
+            Takeover::UnlessCurrentOr(whole) => {
+                !generation.is_current && !self.generation(&mut transaction, whole).await?.is_current
+            }
         };
         if takes_over {
             generation.number = self.take_over(&mut transaction, host).await?;

@@ -17,10 +17,13 @@ impl SqliteStore {
         let mut tx = self.begin().await?;
         let row = query(self.sql.generations.clone()).bind(&host.config_digest).fetch_one(&mut *tx).await?;
         let mut generation: i64 = row.try_get("generation")?;
-        let is_current = maybe_text(&row, "config_digest")?.as_ref() == Some(&host.config_digest);
-        let takes_over = match host.takeover {
+        let current = maybe_text(&row, "config_digest")?;
+        let is_current = current.as_ref() == Some(&host.config_digest);
+        let takes_over = match &host.takeover {
             Takeover::IfNeverSeen => !row.try_get::<bool, _>("was_seen")?,
+            Takeover::Never => false,
             Takeover::UnlessCurrent => !is_current,
+            Takeover::UnlessCurrentOr(whole) => !is_current && current.as_ref() != Some(whole),
         };
         if takes_over {
             generation += 1;
