@@ -188,7 +188,7 @@ async fn a_server_that_closes_is_the_end_and_one_that_resets_is_an_error() {
     assert_eq!(finding(&to_closing, "net.read", &[]).await, "read=welcome");
     let resetting = TcpServer::start(Behaviour::Reset).await;
     let to_resetting = lane(grant(resetting.address), |_| {}).await;
-    let told = finding(&to_resetting, "net.read", &[]).await;
+    let told = finding(&to_resetting, "net.last-word", &[]).await;
     assert!(told.starts_with("read: ") && told.contains("reset"), "{told}");
 }
 

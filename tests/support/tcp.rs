@@ -20,7 +20,7 @@ pub enum Behaviour {
     Say(&'static str),
     /// Sends this, and drops the connection, without TLS's own farewell.
     SayAndDrop(&'static str),
-    /// Resets the connection.
+    /// Resets the connection once something was sent.
     Reset,
     /// Says what it heard once the other side has ended.
     LastWord,
@@ -77,8 +77,10 @@ impl TcpServer {
     }
 }
 
-async fn serve(behaviour: Behaviour, tls: Option<TlsAcceptor>, tcp: TcpStream) {
+async fn serve(behaviour: Behaviour, tls: Option<TlsAcceptor>, mut tcp: TcpStream) {
     if matches!(behaviour, Behaviour::Reset) {
+        // Not before the other side has its connection.
+        let _ = tcp.read_u8().await;
         // Closing with unread bytes, or without lingering, resets.
         #[allow(deprecated)]
         let _ = tcp.set_linger(Some(std::time::Duration::ZERO));
