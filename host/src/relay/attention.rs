@@ -32,8 +32,8 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub(super) struct Attention {
     judged_at: Duration,
-    signs: BTreeMap<DestinationId, u64>,
-    promised: Vec<DestinationId>,
+    /// How many signs each lane had when last judged, and whether something was due.
+    judged: BTreeMap<DestinationId, (u64, bool)>,
     looks_until: Duration,
 }
 
@@ -48,13 +48,9 @@ impl Attention {
         {
             // From the answer: the database's promise began before it.
             self.looks_until = ctx.clock.since_boot() + PROMISE + GRACE;
-            self.promised = busy;
         }
         if ctx.clock.since_boot() < self.looks_until {
-            // What is known to be due is claimed without a look, and asked for when it is used up.
-            let is_known = |id: &DestinationId| ctx.lane(*id).is_none_or(|lane| lane.has_due());
-            let is_all_known = self.promised.iter().all(is_known);
-            ctx.questions.ask_after(if is_all_known { WINDOW } else { LOOK }, &*ctx.clock);
+            ctx.questions.ask_after(LOOK, &*ctx.clock);
         }
     }
 
@@ -64,17 +60,21 @@ impl Attention {
             return Vec::new();
         }
         self.judged_at = now;
-        let before = std::mem::take(&mut self.signs);
+        let before = std::mem::take(&mut self.judged);
         let signs_min = SIGNS_OF_A_BUSY_LANE * passed.div_duration_f64(WINDOW);
+        let is_recent = passed < WINDOW * 2;
         let mut busy = Vec::new();
         // A lane that can't run here claims nothing however often this host looks.
         for lane in lanes.iter().filter(|lane| lane.problem().is_none()) {
-            let signs = lane.signs();
-            let news = before.get(&lane.id).map_or(0, |before| signs.saturating_sub(*before));
-            if lane.has_due() || news as f64 >= signs_min {
-                busy.push(lane.id);
+            let (signs, has_due) = (lane.signs(), lane.has_due());
+            if let Some((signs_before, had_due)) = before.get(&lane.id) {
+                // One event that was just found makes no busy lane; a backlog is due twice in a row.
+                let is_backlog = has_due && *had_due && is_recent;
+                if is_backlog || signs.saturating_sub(*signs_before) as f64 >= signs_min {
+                    busy.push(lane.id);
+                }
             }
-            self.signs.insert(lane.id, signs);
+            self.judged.insert(lane.id, (signs, has_due));
         }
         busy
     }
