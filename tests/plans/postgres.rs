@@ -77,7 +77,7 @@ async fn questions_stay_bounded(explain: &mut Explain) {
     explain.check("event", "'', 'e-1500000'", 50.0).await;
     explain.check("attempts", "1500000", 50.0).await;
     explain
-        .check("deliveries_of_events", "'{1500000}', null, null, null, null, 100", ROWS_EXAMINED_MAX)
+        .check("deliveries_of_events", "'{1500000}', null, null, null, null, 100, null", ROWS_EXAMINED_MAX)
         .await;
     // Counts stop at the limit given, in each of its parts.
     explain.check("lane_reports", "1000", 20_000.0).await;
