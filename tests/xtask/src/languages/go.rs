@@ -14,12 +14,27 @@ use crate::{setup, target_dir};
 /// The generator of the bindings. Its crate holds the Go module that generated code uses.
 const GENERATOR: (&str, &str) = ("wit-bindgen-go", "0.63.0");
 
+/// What the template's go.mod asks for: Go 1.this.
+const OLDEST_MINOR: u32 = 24;
+
 pub fn toolchain() -> Result<Toolchain> {
     setup::ensure("the Go compiler", &["golang"], || setup::which("go"))?;
     let wasm_tools = setup::python_packages("wasm-tools", &[setup::WASM_TOOLS])?;
     let go = Command::new("go").args(["env", "GOVERSION"]).output()?;
-    let version = format!("{} {}", String::from_utf8_lossy(&go.stdout).trim(), setup::WASM_TOOLS);
+    let go = String::from_utf8_lossy(&go.stdout).trim().to_owned();
+    anyhow::ensure!(
+        is_new_enough(&go),
+        "the Go template needs Go 1.{OLDEST_MINOR} or newer, and this machine's is {go}; install it from \
+         https://go.dev/dl and put it first in PATH, then run this command again"
+    );
+    let version = format!("{go} {}", setup::WASM_TOOLS);
     Ok(Toolchain { version, path: vec![wasm_tools], variables: Vec::new() })
+}
+
+/// `version` as `go env GOVERSION` writes it, such as `go1.26.8`. Debian 12's own is older.
+fn is_new_enough(version: &str) -> bool {
+    let minor = version.strip_prefix("go1.").and_then(|rest| rest.split('.').next());
+    minor.and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|minor| minor >= OLDEST_MINOR)
 }
 
 /// What a project holds besides its template: the adapter, as `outhaul plugin new` writes it, and a
@@ -68,4 +83,16 @@ fn bindings_module() -> Result<PathBuf> {
         fs::write(path, content)?;
     }
     Ok(module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_new_enough;
+
+    #[test]
+    fn a_go_that_is_too_old_for_the_template_is_told_from_one_that_is_not() {
+        let (new, old) = (["go1.24", "go1.24.1", "go1.26.8"], ["go1.19.8", "go1.9", "", "devel"]);
+        assert!(new.into_iter().all(is_new_enough));
+        assert!(!old.into_iter().any(is_new_enough));
+    }
 }

@@ -1,6 +1,6 @@
 -- Deliveries of the tenant $1, the destination $2, the topic $3, the status $4, of events after $5,
--- and of $5 itself those of destinations after $7, each where it is given; at most $6. Planned anew for each question, so that what is not given
--- falls away.
+-- and of $5 itself those of destinations after $7, each where it is given; at most $6. Planned anew for
+-- each question, so that what is not given falls away.
 select {delivery_columns}
 from {schema}outbox_delivery d
 join {schema}outbox_event event on event.seq = d.event_seq

@@ -1,5 +1,6 @@
 -- Deliveries of the events $1, the destination $2, the topic $3, the status $4, of events after $5,
--- and of $5 itself those of destinations after $7, each where it is given; at most $6. By destination and event: no index is on the event alone.
+-- and of $5 itself those of destinations after $7, each where it is given; at most $6. By
+-- destination and event: no index is on the event alone.
 select {delivery_columns}
 from unnest($1::bigint[]) as wanted (seq)
 join {schema}outbox_event event on event.seq = wanted.seq
