@@ -16,5 +16,6 @@ mod net;
 mod net_tls;
 mod replace;
 mod secrets;
+mod signed;
 mod sockets;
 mod tls;

@@ -20,7 +20,7 @@ use super::loaded::{LoadedPlugin, Parts, run_on, settings_message};
 use super::needs::Capability;
 use super::spec::PluginSpec;
 use super::stats::Stats;
-use super::{asks, describe, text};
+use super::{asks, describe, signature, text};
 use crate::domain::HostFailure;
 
 /// Why a destination's plugin can't be used on this host: one sentence with the fix.
@@ -40,6 +40,9 @@ pub enum LoadProblem {
          if the new file is meant, pin it"
     )]
     Pin { path: String, found: String, pinned: String },
+    /// The signature the config asks for is missing, damaged, by another key or of another component.
+    #[error("{0}")]
+    Signature(String),
     #[error("{path} {what}")]
     NotAComponent { path: String, what: String },
     #[error("the component {path} does not compile: {why}")]
@@ -136,7 +139,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn prepare(runtime: &Inner, spec: &PluginSpec) -> Result<Prepared, LoadProblem> {
-    let (component, digest) = compile(runtime, &spec.component, spec.sha256.as_deref())?;
+    let (component, digest) = compile(runtime, spec)?;
     let (exports, imports) = asks::names(&component, &runtime.engine);
     let optional = asks::check_exports(&exports).map_err(LoadProblem::Contract)?;
     let gated = asks::check_imports(&imports).map_err(LoadProblem::Contract)?;
@@ -187,7 +190,8 @@ fn grant(
     })
 }
 
-fn compile(runtime: &Inner, file: &Path, pin: Option<&str>) -> Result<(Component, String), LoadProblem> {
+fn compile(runtime: &Inner, spec: &PluginSpec) -> Result<(Component, String), LoadProblem> {
+    let file: &Path = &spec.component;
     let path = file.display().to_string();
     let unreadable = |why: String| LoadProblem::Unreadable { path: path.clone(), why };
     // A device or a pipe could be read for ever.
@@ -197,10 +201,14 @@ fn compile(runtime: &Inner, file: &Path, pin: Option<&str>) -> Result<(Component
     }
     let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
     let digest = hex(&Sha256::digest(&bytes));
-    if let Some(pinned) = pin
+    if let Some(pinned) = &spec.sha256
         && !pinned.eq_ignore_ascii_case(&digest)
     {
-        return Err(LoadProblem::Pin { path, found: digest, pinned: pinned.to_owned() });
+        return Err(LoadProblem::Pin { path, found: digest, pinned: pinned.clone() });
+    }
+    // Before anything else looks at the bytes.
+    if let Some(check) = &spec.signature {
+        signature::verify(check, &bytes, &path).map_err(LoadProblem::Signature)?;
     }
     if let Some(what) = asks::not_a_component(&bytes) {
         return Err(LoadProblem::NotAComponent { path, what });

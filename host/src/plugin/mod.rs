@@ -19,6 +19,7 @@ mod load;
 mod loaded;
 mod needs;
 mod pool;
+mod signature;
 pub mod spec;
 mod state;
 mod stats;

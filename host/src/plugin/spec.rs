@@ -12,6 +12,8 @@ pub struct PluginSpec {
     pub component: PathBuf,
     /// An optional pin: the component's hex SHA-256.
     pub sha256: Option<String>,
+    /// An optional signature that the component must have.
+    pub signature: Option<SignatureCheck>,
     /// The `settings` table as a JSON object.
     pub settings_json: String,
     /// The most calls at once, and so the most instances.
@@ -31,6 +33,7 @@ impl PluginSpec {
             destination: destination.into(),
             component: component.into(),
             sha256: None,
+            signature: None,
             settings_json: "{}".to_owned(),
             concurrency: 1,
             limits: Limits::default(),
@@ -51,6 +54,14 @@ impl PluginSpec {
             ..self.clone()
         }
     }
+}
+
+/// A detached signature by minisign, and the key it must be by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureCheck {
+    /// A file with the public key.
+    pub key: PathBuf,
+    pub file: PathBuf,
 }
 
 /// Each limit has a unit, a number and a consequence.

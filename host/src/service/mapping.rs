@@ -93,6 +93,10 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
         destination: name.to_owned(),
         component: PathBuf::from(&destination.component),
         sha256: destination.sha256.as_ref().map(|pin| pin.to_lowercase()),
+        signature: destination.signature.as_ref().map(|signature| spec::SignatureCheck {
+            key: signature.key.clone(),
+            file: signature.file.clone(),
+        }),
         settings_json: serde_json::Value::Object(destination.settings.clone()).to_string(),
         concurrency: destination.concurrency,
         limits: limits(&destination.limits),

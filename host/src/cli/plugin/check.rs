@@ -48,12 +48,13 @@ pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)
                 ))
                 .into());
             };
-            // Another file of the same plugin: the pin is of the one in the config.
+            // Another file of the same plugin: pin and signature are of the one in the config.
             let is_same = args.component.canonicalize().ok()
                 == PathBuf::from(&destination.component).canonicalize().ok();
             let mut spec = plugin_spec(name, destination);
             spec.component = args.component.clone();
             spec.sha256 = spec.sha256.filter(|_| is_same);
+            spec.signature = spec.signature.filter(|_| is_same);
             spec
         }
     };

@@ -21,6 +21,9 @@ pub struct Destination {
     /// A pin: the component's hex SHA-256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// The component is used only with this signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
     /// `order.created`, `order.*` (anything that starts with `order.`) or `*`.
     pub topics: Vec<Topic>,
     /// The most deliveries at once, in batches or singly, and so the most instances.
@@ -81,6 +84,16 @@ impl Destination {
     fn default_concurrency() -> u32 {
         16
     }
+}
+
+/// A detached signature by minisign.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Signature {
+    /// A file with the public key, as `minisign -G` writes it.
+    pub key: PathBuf,
+    /// The signature's file, as `minisign -S` writes it.
+    pub file: PathBuf,
 }
 
 /// A validated route pattern.

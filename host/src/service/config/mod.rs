@@ -89,6 +89,10 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path) {
     }
     for destination in file.destination.values_mut() {
         destination.component = folder.join(&destination.component).display().to_string();
+        if let Some(signature) = &mut destination.signature {
+            signature.key = folder.join(&signature.key);
+            signature.file = folder.join(&signature.file);
+        }
         destination.settings.values_mut().for_each(plain_dates);
         for origin in &mut destination.http {
             origin.headers.values_mut().for_each(|header| header.resolve(folder));

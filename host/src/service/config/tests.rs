@@ -109,6 +109,16 @@ fn keys_of_versions_to_come_are_refused_rather_than_ignored() {
 }
 
 #[test]
+fn a_signature_and_its_key_stand_beside_the_config_and_neither_goes_without_the_other() {
+    let file = read(&format!("{SMALL}signature = {{ key = \"plugins.pub\", file = \"a.minisig\" }}\n"));
+    let signature = file.destination["hook"].signature.as_ref().unwrap();
+    assert_eq!(signature.key, Path::new("/etc/outhaul/plugins.pub"));
+    assert_eq!(signature.file, Path::new("/etc/outhaul/a.minisig"));
+    let problem = only_problem(&format!("{SMALL}signature = {{ key = \"plugins.pub\" }}\n"));
+    assert!(problem.contains("the key `file` is missing"), "{problem}");
+}
+
+#[test]
 fn endpoints_and_sockets_are_granted_and_their_files_stand_beside_the_config() {
     let file = read(&format!(
         "{SMALL}allow = {{ tcp = [\"h:1\", \"[::1]:2\"] }}\n[destination.hook.net.broker]\naddress = \"h:1\"\n\

@@ -38,6 +38,7 @@ pub fn files(destination: &Destination) -> Vec<PathBuf> {
     let component = PathBuf::from(&destination.component);
     let mut files = Vec::from(description_files(&component));
     files.push(component);
+    files.extend(destination.signature.iter().flat_map(|check| [check.key.clone(), check.file.clone()]));
     for origin in &destination.http {
         files.extend(origin.roots.clone());
         files.extend(origin.client_cert.as_ref().map(|client| client.cert.clone()));
@@ -100,10 +101,11 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("a.wasm", "component");
         write("b.wasm", "component");
-        for name in ["key", "header", "roots.pem", "cert.pem", "key.pem"] {
+        for name in ["key", "header", "roots.pem", "cert.pem", "key.pem", "plugins.pub", "a.minisig"] {
             write(name, "one");
         }
-        let lines = "secrets.signing = { keys = [{ file = \"key\" }], use = [\"reveal\"] }\n\
+        let lines = "signature = { key = \"plugins.pub\", file = \"a.minisig\" }\n\
+                     secrets.signing = { keys = [{ file = \"key\" }], use = [\"reveal\"] }\n\
                      [[destination.hook.http]]\norigin = \"https://h\"\n\
                      headers = { a = { file = \"header\" } }\nroots = \"roots.pem\"\n\
                      client_cert = { cert = \"cert.pem\", key = { file = \"key.pem\" } }\n";
@@ -119,9 +121,9 @@ mod tests {
             assert_ne!(of_lines(other), first, "{other}");
         }
         assert_ne!(of("hook-2", &destination(folder.path(), lines)), first);
-        for file in
-            ["a.wasm", "plugin.toml", "a.plugin.toml", "key", "header", "roots.pem", "cert.pem", "key.pem"]
-        {
+        let beside = ["a.wasm", "plugin.toml", "a.plugin.toml", "plugins.pub", "a.minisig"];
+        let granted = ["key", "header", "roots.pem", "cert.pem", "key.pem"];
+        for file in beside.into_iter().chain(granted) {
             let path = folder.path().join(file);
             let before = std::fs::read(&path).ok();
             write(file, "two");
