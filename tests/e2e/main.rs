@@ -10,6 +10,7 @@ mod halves;
 mod host;
 mod isolation;
 mod killed;
+mod pulled;
 mod receiver;
 mod refused;
 mod reload;

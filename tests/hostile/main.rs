@@ -14,6 +14,7 @@ mod log;
 mod names;
 mod net;
 mod net_tls;
+mod pulled;
 mod replace;
 mod secrets;
 mod signed;

@@ -8,6 +8,7 @@ pub mod harness;
 pub mod http;
 pub mod postgres;
 pub mod receiver;
+pub mod registry;
 pub mod tcp;
 pub mod tls;
 pub mod verifiers;

@@ -31,6 +31,10 @@ impl CompileCache {
         Some(Self { dir, engine_fingerprint: hasher.finish() })
     }
 
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub fn load(&self, engine: &Engine, digest: &str) -> Option<Component> {
         let file = fs::read(self.path(digest)).ok()?;
         let (checksum, code) = file.split_at_checked(CHECKSUM_BYTES)?;

@@ -20,7 +20,7 @@ use super::loaded::{LoadedPlugin, Parts, run_on, settings_message};
 use super::needs::Capability;
 use super::spec::PluginSpec;
 use super::stats::Stats;
-use super::{asks, describe, signature, text};
+use super::{asks, describe, registry, signature, text};
 use crate::domain::HostFailure;
 
 /// Why a destination's plugin can't be used on this host: one sentence with the fix.
@@ -43,6 +43,9 @@ pub enum LoadProblem {
     /// The signature the config asks for is missing, damaged, by another key or of another component.
     #[error("{0}")]
     Signature(String),
+    /// It could not be fetched; passing if that may be otherwise later.
+    #[error("{why}")]
+    Pull { why: String, is_passing: bool },
     #[error("{path} {what}")]
     NotAComponent { path: String, what: String },
     #[error("the component {path} does not compile: {why}")]
@@ -58,6 +61,13 @@ pub enum LoadProblem {
     Start(String),
     #[error("{0}")]
     Settings(String),
+}
+
+impl LoadProblem {
+    /// The same may load later, without a change of anything it is made of.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Pull { is_passing: true, .. })
+    }
 }
 
 impl Runtime {
@@ -95,7 +105,7 @@ async fn load(
     spec: PluginSpec,
     stats: Arc<Stats>,
 ) -> Result<Arc<LoadedPlugin>, LoadProblem> {
-    let spec = Arc::new(spec);
+    let spec = Arc::new(registry::fetched(&runtime, spec).await?);
     let prepared = prepared(&runtime, &spec).await?;
     let bare = granted(&runtime, &prepared, Arc::new(spec.without_grants()), Arc::default()).await?;
     let said = describe::describe(&runtime, Arc::new(bare), &spec.component).await;

@@ -9,7 +9,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct PluginSpec {
     pub destination: String,
+    /// A file; of a component that is pulled first, nothing yet.
     pub component: PathBuf,
+    pub pull: Option<Pull>,
     /// An optional pin: the component's hex SHA-256.
     pub sha256: Option<String>,
     /// An optional signature that the component must have.
@@ -32,6 +34,7 @@ impl PluginSpec {
         Self {
             destination: destination.into(),
             component: component.into(),
+            pull: None,
             sha256: None,
             signature: None,
             settings_json: "{}".to_owned(),
@@ -54,6 +57,25 @@ impl PluginSpec {
             ..self.clone()
         }
     }
+}
+
+/// A component in a registry.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    /// `oci://HOST/REPOSITORY@sha256:DIGEST`.
+    pub reference: String,
+    pub access: RegistryAccess,
+}
+
+/// How a registry is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistryAccess {
+    pub username: Option<SecretSource>,
+    pub password: Option<SecretSource>,
+    /// Trust these roots instead of the system's.
+    pub roots: Option<PathBuf>,
+    /// Without TLS.
+    pub insecure: bool,
 }
 
 /// A detached signature by minisign, and the key it must be by.

@@ -19,6 +19,8 @@ pub struct Target {
     pub generation: u64,
     /// Of what the plugin was made of.
     pub fingerprint: Fingerprint,
+    /// It did not load, and may do so later by itself.
+    pub may_load_later: bool,
     /// Why the candidate of the last reload did not replace this generation, if so.
     pub reload_error: Option<String>,
 }

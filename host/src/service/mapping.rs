@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use super::config::file::{
-    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Limits, OnDead, OrderBy,
+    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Limits, OnDead, OrderBy, Registry,
 };
-use super::config::{Config, digest};
+use super::config::{Config, SecretRef, digest};
 use crate::domain::RetryPolicy;
-use crate::plugin::spec;
+use crate::plugin::{Reference, spec};
 use crate::relay::settings::{LaneSettings, RelaySettings};
 use crate::store::{self, DestinationConfig, HostRegistration, Order, Takeover};
 
@@ -92,6 +92,10 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
     spec::PluginSpec {
         destination: name.to_owned(),
         component: PathBuf::from(&destination.component),
+        pull: Reference::is_one(&destination.component).then(|| spec::Pull {
+            reference: destination.component.clone(),
+            access: registry_access(&destination.registry),
+        }),
         sha256: destination.sha256.as_ref().map(|pin| pin.to_lowercase()),
         signature: destination.signature.as_ref().map(|signature| spec::SignatureCheck {
             key: signature.key.clone(),
@@ -108,6 +112,15 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
             resolve: allow.resolve,
             private: allow.private,
         }),
+    }
+}
+
+pub fn registry_access(registry: &Registry) -> spec::RegistryAccess {
+    spec::RegistryAccess {
+        username: registry.username.as_ref().map(SecretRef::source),
+        password: registry.password.as_ref().map(SecretRef::source),
+        roots: registry.roots.clone(),
+        insecure: registry.insecure,
     }
 }
 

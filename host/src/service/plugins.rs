@@ -46,13 +46,30 @@ async fn load(runtime: &Runtime, name: &str, destination: &Destination) -> Targe
         Ok(loaded) => {
             tracing::info!(destination = name, digest = loaded.component_digest(), "the plugin is loaded");
             let plugin = loaded.clone();
-            let loaded = Some(loaded);
-            Target { name, required, plugin, loaded, generation: 1, fingerprint, reload_error: None }
+            Target {
+                name,
+                required,
+                plugin,
+                loaded: Some(loaded),
+                generation: 1,
+                fingerprint,
+                may_load_later: false,
+                reload_error: None,
+            }
         }
         Err(error) => {
             tracing::error!(destination = name, error = %error, "the plugin can't run on this host");
             let plugin = Arc::new(Unloaded::new(&error));
-            Target { name, required, plugin, loaded: None, generation: 0, fingerprint, reload_error: None }
+            Target {
+                name,
+                required,
+                plugin,
+                loaded: None,
+                generation: 0,
+                fingerprint,
+                may_load_later: error.problem.is_passing(),
+                reload_error: None,
+            }
         }
     }
 }

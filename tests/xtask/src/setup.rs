@@ -48,6 +48,11 @@ pub fn postgres_bin() -> Result<PathBuf> {
     find_postgres_bin().context("no PostgreSQL server was found after installing it")
 }
 
+/// What the tests pull components from.
+pub fn registry() -> Result<()> {
+    ensure("docker-registry", &["docker-registry"], || which("docker-registry"))
+}
+
 fn find_postgres_bin() -> Option<PathBuf> {
     let debian = PathBuf::from("/usr/lib/postgresql/15/bin");
     if debian.join("initdb").exists() {

@@ -23,6 +23,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         Budgets { simulation_secs: 90, replacements: 2_000, requests: 1_000, stream_events: 1_000 }
     };
     setup::verifiers()?;
+    setup::registry()?;
     let guest_folder = guests::build_all()?;
     languages::build(&languages::Language::ALL)?;
     // The crash and end-to-end suites run the real program.

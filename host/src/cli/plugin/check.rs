@@ -53,6 +53,7 @@ pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)
                 == PathBuf::from(&destination.component).canonicalize().ok();
             let mut spec = plugin_spec(name, destination);
             spec.component = args.component.clone();
+            spec.pull = None;
             spec.sha256 = spec.sha256.filter(|_| is_same);
             spec.signature = spec.signature.filter(|_| is_same);
             spec

@@ -3,6 +3,7 @@
 mod check;
 mod inspect;
 mod new;
+mod pull;
 mod settings;
 mod test;
 
@@ -18,6 +19,7 @@ pub enum PluginCommand {
     New(new::NewArgs),
     Inspect(inspect::InspectArgs),
     Check(check::CheckArgs),
+    Pull(pull::PullArgs),
     Test(test::TestArgs),
 }
 
@@ -30,6 +32,7 @@ pub async fn run(
         PluginCommand::New(args) => new::run(args, out),
         PluginCommand::Inspect(args) => inspect::run(args, out).await,
         PluginCommand::Check(args) => check::run(common, args, out).await,
+        PluginCommand::Pull(args) => pull::run(common, args, out).await,
         PluginCommand::Test(args) => test::run(args, out).await,
     }
 }

@@ -16,11 +16,14 @@ use crate::plugin::spec;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Destination {
-    /// The component's file, relative to the config file.
+    /// The component's file, relative to the config file, or `oci://HOST/REPOSITORY@sha256:DIGEST`.
     pub component: String,
     /// A pin: the component's hex SHA-256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// How the registry of its component is asked: the file's section of that name.
+    #[serde(skip)]
+    pub registry: Registry,
     /// The component is used only with this signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
@@ -84,6 +87,23 @@ impl Destination {
     fn default_concurrency() -> u32 {
         16
     }
+}
+
+/// How a registry is asked for components.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Registry {
+    /// With the password: who asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<SecretRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<SecretRef>,
+    /// A PEM file of roots to trust instead of the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<PathBuf>,
+    /// It is asked over plain HTTP.
+    #[serde(default)]
+    pub insecure: bool,
 }
 
 /// A detached signature by minisign.

@@ -28,6 +28,9 @@ pub struct ConfigFile {
     /// Where applications post events. Not in this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intake: Option<Intake>,
+    /// How registries are asked, each by the host (and port) that components name.
+    #[serde(default)]
+    pub registry: BTreeMap<String, Registry>,
     /// Each destination by its name.
     #[serde(default)]
     pub destination: BTreeMap<String, Destination>,

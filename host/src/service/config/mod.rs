@@ -24,6 +24,8 @@ pub use read::json_schema;
 pub use secret::{SecretRef, UrlRef, redact_url};
 pub use unknown::nearest;
 
+use crate::plugin::Reference;
+
 /// A config that was read and checked. Its paths are resolved against the file's folder.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -87,8 +89,19 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path) {
     if let Some(cache) = &mut file.runtime.cache {
         *cache = folder.join(&*cache);
     }
+    for registry in file.registry.values_mut() {
+        registry.username.iter_mut().chain(&mut registry.password).for_each(|secret| secret.resolve(folder));
+        if let Some(roots) = &mut registry.roots {
+            *roots = folder.join(&*roots);
+        }
+    }
     for destination in file.destination.values_mut() {
-        destination.component = folder.join(&destination.component).display().to_string();
+        match Reference::parse(&destination.component) {
+            Ok(reference) => {
+                destination.registry = file.registry.get(&reference.host).cloned().unwrap_or_default();
+            }
+            Err(_) => destination.component = folder.join(&destination.component).display().to_string(),
+        }
         if let Some(signature) = &mut destination.signature {
             signature.key = folder.join(&signature.key);
             signature.file = folder.join(&signature.file);

@@ -41,6 +41,7 @@ pub fn read(located: &mut Located<'_>) -> Option<ConfigFile> {
     let server = section(located, "server");
     let runtime = section(located, "runtime");
     let intake = section(located, "intake");
+    let registry = sections(located, "registry");
     let destination = sections(located, "destination");
     let sql = sections(located, "sql");
     Some(ConfigFile {
@@ -50,6 +51,7 @@ pub fn read(located: &mut Located<'_>) -> Option<ConfigFile> {
         server: server?,
         runtime: runtime?,
         intake: intake?,
+        registry: registry?,
         destination: destination?,
         sql: sql?,
     })

@@ -102,8 +102,6 @@ fn keys_of_versions_to_come_are_refused_rather_than_ignored() {
         assert!(problem.contains(&format!(" {key}: ")), "{problem}");
         assert!(problem.ends_with("is not in this version of outhaul; remove this key"), "{problem}");
     }
-    let oci = SMALL.replace("plugins/http.wasm", "oci://registry/x@sha256:00");
-    assert!(only_problem(&oci).contains("6 destination.hook.component: fetching components"));
     let mysql = SMALL.replace("sqlite:outhaul.db", "mysql://h/x");
     assert!(only_problem(&mysql).contains("4 outbox.url: MySQL and MariaDB are not in this version"));
 }
@@ -116,6 +114,30 @@ fn a_signature_and_its_key_stand_beside_the_config_and_neither_goes_without_the_
     assert_eq!(signature.file, Path::new("/etc/outhaul/a.minisig"));
     let problem = only_problem(&format!("{SMALL}signature = {{ key = \"plugins.pub\" }}\n"));
     assert!(problem.contains("the key `file` is missing"), "{problem}");
+}
+
+#[test]
+fn a_component_in_a_registry_is_named_by_its_digest_and_asked_for_as_the_registrys_section_says() {
+    let component = |text: &str| SMALL.replace("plugins/http.wasm", text);
+    let pinned = format!("oci://r.example:5000/plugins/http@sha256:{}", "ab".repeat(32));
+    let section = "[registry.\"r.example:5000\"]\nusername = { env = \"U\" }\npassword = { file = \"p\" }\n\
+                   roots = \"ca.pem\"\n";
+    let file = read(&format!("{}{section}", component(&pinned)));
+    let hook = &file.destination["hook"];
+    assert_eq!(hook.component, pinned);
+    assert_eq!(hook.registry.password, Some(SecretRef::File("/etc/outhaul/p".into())));
+    assert_eq!(hook.registry.roots.as_deref(), Some(Path::new("/etc/outhaul/ca.pem")));
+    assert!(!hook.registry.insecure);
+
+    let tag = only_problem(&component("oci://r.example/plugins/http:v1"));
+    assert!(tag.starts_with("6 destination.hook.component: a tag may lead to another"), "{tag}");
+    assert!(tag.contains("outhaul plugin pull oci://r.example/plugins/http:v1 "), "{tag}");
+    let short = only_problem(&component("oci://r.example/x@sha256:00"));
+    assert!(short.contains("64 hex digits"), "{short}");
+    let alone = only_problem(&format!("{SMALL}[registry.\"r\"]\nusername = {{ env = \"U\" }}\n"));
+    assert!(alone.contains("registry.r.username: ") && alone.contains("password"), "{alone}");
+    let url = only_problem(&format!("{SMALL}[registry.\"https://r\"]\n"));
+    assert!(url.contains("name the registry by host"), "{url}");
 }
 
 #[test]

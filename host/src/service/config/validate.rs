@@ -7,7 +7,7 @@ use super::locate::Located;
 use super::ranges;
 use super::secret::UrlRef;
 use super::unknown::nearest;
-use crate::plugin::{AddressPattern, HostPort};
+use crate::plugin::{AddressPattern, HostPort, Reference, is_host};
 
 const NAME_BYTES_MAX: usize = 100;
 
@@ -21,6 +21,23 @@ pub fn validate(file: &ConfigFile, located: &mut Located<'_>) {
         Checked { name, located }.all(destination);
     }
     renames(file, located);
+    for (host, registry) in &file.registry {
+        if !is_host(host) {
+            let text = "name the registry by host, or host:port, as in  [registry.\"registry.example.com\"]";
+            located.refuse(&["registry", host], text);
+        }
+        for (key, other, is_alone) in [
+            ("username", "password", registry.username.is_some() && registry.password.is_none()),
+            ("password", "username", registry.password.is_some() && registry.username.is_none()),
+        ] {
+            if is_alone {
+                located.refuse(
+                    &["registry", host, key],
+                    format!("this only means something with {other}; add it"),
+                );
+            }
+        }
+    }
     if file.intake.is_some() {
         later(located, &["intake"], "the intake");
     }
@@ -149,9 +166,19 @@ impl Checked<'_, '_> {
     fn component(&mut self, destination: &Destination) {
         if destination.component.is_empty() {
             self.refuse(&["component"], "name the component's .wasm file");
-        } else if destination.component.starts_with("oci://") {
-            let text = "fetching components from a registry is not in this version of outhaul; name a local .wasm file";
-            self.refuse(&["component"], text);
+        } else if Reference::is_one(&destination.component) {
+            match Reference::parse(&destination.component) {
+                Err(why) => self.refuse(&["component"], why),
+                Ok(Reference { digest: None, .. }) => {
+                    let text = format!(
+                        "a tag may lead to another component tomorrow; pin it by its digest:  outhaul plugin pull {}  \
+                         prints the line to write here",
+                        destination.component
+                    );
+                    self.refuse(&["component"], text);
+                }
+                Ok(_) => {}
+            }
         }
         let is_pin = |pin: &String| pin.len() == 64 && pin.bytes().all(|b| b.is_ascii_hexdigit());
         if !destination.sha256.as_ref().is_none_or(is_pin) {

@@ -17,6 +17,19 @@ use crate::service::mapping::plugin_spec;
 pub(super) struct Refused {
     pub fingerprint: Fingerprint,
     pub why: String,
+    /// It may be used later, though made of the same.
+    pub is_passing: bool,
+}
+
+impl Refused {
+    /// Whether it is tried again though made of the same.
+    fn is_tried(&self, why: Why) -> bool {
+        why == Why::Hangup || why == Why::Again && self.is_passing
+    }
+
+    fn is(&self, error: &LoadError) -> bool {
+        self.why == error.problem.to_string()
+    }
 }
 
 pub(super) struct Candidate {
@@ -52,7 +65,8 @@ pub(super) struct Next {
 pub(super) fn refused_at_start(inventory: &Inventory) -> BTreeMap<String, Refused> {
     let refused = |target: &Target| {
         let why = target.plugin.unready()?;
-        Some((target.name.clone(), Refused { fingerprint: target.fingerprint, why }))
+        let (fingerprint, is_passing) = (target.fingerprint, target.may_load_later);
+        Some((target.name.clone(), Refused { fingerprint, why, is_passing }))
     };
     inventory.targets.iter().filter(|target| target.loaded.is_none()).filter_map(refused).collect()
 }
@@ -79,10 +93,16 @@ impl Reloader {
         let fingerprint = fingerprint_of(name, destination).await;
         let verdict = match (&previous, self.refused.get(name)) {
             (Some(previous), _) if runs(previous, fingerprint, why) => Verdict::Unchanged,
-            (_, Some(refused)) if refused.fingerprint == fingerprint && why != Why::Hangup => {
+            (_, Some(refused)) if refused.fingerprint == fingerprint && !refused.is_tried(why) => {
                 Verdict::StillBad(refused.why.clone())
             }
-            (previous, _) => self.load(name, destination, previous.as_ref()).await,
+            (previous, refused) => match self.load(name, destination, previous.as_ref()).await {
+                // Told before; trying again is no news.
+                Verdict::Bad(error) if why == Why::Again && refused.is_some_and(|it| it.is(&error)) => {
+                    Verdict::StillBad(error.problem.to_string())
+                }
+                verdict => verdict,
+            },
         };
         Candidate { name: name.to_owned(), previous, fingerprint, verdict }
     }
@@ -106,6 +126,10 @@ impl Reloader {
         for candidate in candidates {
             let Candidate { name, previous, fingerprint, verdict } = candidate;
             let required = config.file.destination[&name].required;
+            let is_passing = match &verdict {
+                Verdict::Bad(error) => error.problem.is_passing(),
+                _ => self.refused.get(&name).is_some_and(|refused| refused.is_passing),
+            };
             let generation = previous.as_ref().map_or(0, |previous| previous.generation) + 1;
             let (why, unloaded) = match verdict {
                 Verdict::Unchanged => {
@@ -122,6 +146,7 @@ impl Reloader {
                         loaded,
                         generation,
                         fingerprint,
+                        may_load_later: false,
                         reload_error,
                     });
                     continue;
@@ -133,7 +158,7 @@ impl Reloader {
                 }
                 Verdict::StillBad(why) => (why, None),
             };
-            refused.insert(name.clone(), Refused { fingerprint, why: why.clone() });
+            refused.insert(name.clone(), Refused { fingerprint, why: why.clone(), is_passing });
             match (previous, unloaded) {
                 (Some(previous), _) if previous.loaded.is_some() => {
                     if previous.name != name {
@@ -154,6 +179,7 @@ impl Reloader {
                     loaded: None,
                     generation: 0,
                     fingerprint,
+                    may_load_later: is_passing,
                     reload_error: None,
                 }),
             }

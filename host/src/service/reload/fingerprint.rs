@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::plugin::description_files;
 use crate::plugin::spec::PluginSpec;
+use crate::plugin::{Reference, description_files};
 use crate::service::config::SecretRef;
 use crate::service::config::file::Destination;
 use crate::service::mapping::plugin_spec;
@@ -18,7 +18,8 @@ pub type Fingerprint = [u8; 32];
 /// can, the fingerprint is another.
 pub fn of(name: &str, destination: &Destination) -> Fingerprint {
     let mut hasher = Sha256::new();
-    // Where the component lies makes no difference; what it holds is read below.
+    // Where the component lies makes no difference; what it holds is read below. One that is pulled is
+    // what its reference says.
     let spec = PluginSpec { component: PathBuf::new(), ..plugin_spec(name, destination) };
     feed(&mut hasher, format!("{spec:?}").as_bytes());
     for path in files(destination) {
@@ -35,9 +36,12 @@ pub fn of(name: &str, destination: &Destination) -> Fingerprint {
 
 /// Every file a generation of this destination is made of.
 pub fn files(destination: &Destination) -> Vec<PathBuf> {
-    let component = PathBuf::from(&destination.component);
-    let mut files = Vec::from(description_files(&component));
-    files.push(component);
+    let mut files = Vec::new();
+    if !Reference::is_one(&destination.component) {
+        let component = PathBuf::from(&destination.component);
+        files.extend(description_files(&component));
+        files.push(component);
+    }
     files.extend(destination.signature.iter().flat_map(|check| [check.key.clone(), check.file.clone()]));
     for origin in &destination.http {
         files.extend(origin.roots.clone());

@@ -30,6 +30,10 @@ use crate::store::Registered;
 /// Before a reload that found no database is tried again.
 const OWED_WAIT: Duration = Duration::from_secs(5);
 
+/// Before what could not be fetched is tried again; doubles with each time in a row.
+const AGAIN_WAIT: Duration = Duration::from_secs(5);
+const AGAIN_WAIT_LONGEST: Duration = Duration::from_secs(300);
+
 /// Knows what runs, and replaces it.
 pub struct Reloader {
     running: Arc<Running>,
@@ -49,6 +53,7 @@ pub struct Reloader {
     told_later: Vec<String>,
     /// The database could not be told.
     is_owed: bool,
+    again_wait: Duration,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -65,6 +70,8 @@ enum Why {
     Changed,
     Hangup,
     Owed,
+    /// A candidate could not be fetched.
+    Again,
 }
 
 /// Why nothing was changed.
@@ -91,8 +98,14 @@ pub async fn run(mut reloader: Reloader, signals: &Signals) {
             () = watch.changed(&reloader.files) => Why::Changed,
             () = tokio::time::sleep(OWED_WAIT), if reloader.is_owed => Why::Owed,
             () = reloader.lacking_lanes_can_be_had() => Why::Owed,
+            () = tokio::time::sleep(reloader.again_wait), if reloader.awaits() => Why::Again,
         };
         reloader.reload(why).await;
+        reloader.again_wait = match why {
+            Why::Again if reloader.awaits() => (reloader.again_wait * 2).min(AGAIN_WAIT_LONGEST),
+            _ if reloader.awaits() => reloader.again_wait,
+            _ => AGAIN_WAIT,
+        };
     }
 }
 
@@ -112,6 +125,7 @@ impl Reloader {
             ids: BTreeMap::new(),
             told_later: Vec::new(),
             is_owed: false,
+            again_wait: AGAIN_WAIT,
             running,
             runtime,
             token,
@@ -120,6 +134,11 @@ impl Reloader {
         };
         reloader.note_ids(registered);
         reloader
+    }
+
+    /// Whether a candidate may be had later.
+    fn awaits(&self) -> bool {
+        self.refused.values().any(|refused| refused.is_passing)
     }
 
     async fn reload(&mut self, why: Why) {
