@@ -1,5 +1,7 @@
 //! Which events go where, and which config says so.
 
+use std::collections::BTreeMap;
+
 use outhaul::domain::Write;
 use outhaul::store::*;
 
@@ -275,6 +277,18 @@ pub async fn hosts_are_seen_with_their_config_and_what_they_say_of_themselves(db
         generation: 3,
         component_digest: "ab".repeat(32),
         reload_error: Some("it trapped\0".to_owned()),
+        canary: Some(CanaryNote {
+            component_digest: "cd".repeat(32),
+            share: "5%".to_owned(),
+            off: Some("it says gone\0".to_owned()),
+            handed_over: 3,
+            stable: VariantNote::default(),
+            canary: VariantNote {
+                outcomes: BTreeMap::from([("delivered".to_owned(), 7)]),
+                p50_micros: Some(1),
+                p99_micros: Some(2),
+            },
+        }),
     };
     let notes = HostNotes {
         problems: vec![problem],
@@ -290,10 +304,12 @@ pub async fn hosts_are_seen_with_their_config_and_what_they_say_of_themselves(db
     let mut told = hosts[0].notes.clone();
     let error = told.loaded[0].reload_error.take().expect("it is kept");
     assert!(error.starts_with("it trapped"), "{error:?}");
-    assert_eq!(
-        told,
-        HostNotes { loaded: vec![LoadedNote { reload_error: None, ..notes.loaded[0].clone() }], ..notes }
-    );
+    let off = told.loaded[0].canary.as_mut().and_then(|canary| canary.off.take()).expect("it is kept");
+    assert!(off.starts_with("it says gone"), "{off:?}");
+    let mut expected = notes.clone();
+    expected.loaded[0].reload_error = None;
+    expected.loaded[0].canary.as_mut().expect("it was told").off = None;
+    assert_eq!(told, expected);
     // A reload registers again, and takes nothing back of what the host said.
     register(&scene, "c1", vec![destination(SHOP, &["order.*"])]).await;
     assert_eq!(scene.store.hosts().await.expect("hosts")[0].notes.problems.len(), 1);

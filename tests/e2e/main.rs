@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod databases;
+mod canary;
 mod exports;
 mod faults;
 mod first_event;

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use outhaul::clock::SystemClock;
 use outhaul::domain::{Detail, Event, EventSeq, Fence, HostFailure, Outcome, Timestamp};
 use outhaul::plugin::spec::{HttpGrant, PluginSpec, SecretGrant, SecretSource};
-use outhaul::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot};
+use outhaul::plugin::{
+    Call, Deliver, LoadError, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot, WentTo,
+};
 use outhaul_tests::guests::guest;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -107,6 +109,7 @@ pub fn call(misdeed: &str, parameters: &[(&str, &str)]) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(30),
+        went_to: WentTo::default(),
     }
 }
 

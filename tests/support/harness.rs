@@ -9,7 +9,7 @@ use bytes::Bytes;
 use outhaul::clock::SystemClock;
 use outhaul::domain::{Detail, Event, EventSeq, Fence, Outcome, Timestamp};
 use outhaul::plugin::spec::{HttpGrant, PluginSpec, SecretGrant, SecretSource};
-use outhaul::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot};
+use outhaul::plugin::{Call, Deliver, LoadedPlugin, Runtime, RuntimeSettings, StatsSnapshot, WentTo};
 use serde_json::Value;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -119,6 +119,7 @@ pub fn call(payload: &[u8]) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(10),
+        went_to: WentTo::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: one file a command. A command reads the config, asks [`crate::store::Operate`] and prints;
 //! what it prints goes to a writer, so that tests read it too.
 
+mod canaries;
 mod check;
 mod config;
 mod context;

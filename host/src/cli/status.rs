@@ -9,7 +9,7 @@ use serde_json::json;
 use super::lanes::{lane_table, living, problems_of};
 use super::show::{self, Table};
 use super::time::relative;
-use super::{Context, Exit};
+use super::{Context, Exit, canaries};
 
 /// Shows lanes, backlog, age of the oldest event, and hosts.
 #[derive(Args, Clone, Debug)]
@@ -49,7 +49,12 @@ async fn print(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Send
     let now = context.stores.store.now().await?;
     let hosts = living(hosts, now);
     lane_table(&lanes, &hosts).print(out)?;
-    for problem in problems_of(&hosts) {
+    let canaries = canaries::table(&hosts);
+    if !canaries.is_empty() {
+        writeln!(out)?;
+        canaries.print(out)?;
+    }
+    for problem in problems_of(&hosts).into_iter().chain(canaries::lines(&hosts)) {
         writeln!(out, "{}", show::printable(&problem))?;
     }
     let mut table = Table::new(&["HOST", "VERSION", "CONFIG", "SEEN"]);

@@ -346,6 +346,18 @@ async fn status_shows_lanes_backlog_and_hosts() {
         generation: 4,
         component_digest: "0123456789".into(),
         reload_error: Some("it traps".into()),
+        canary: Some(CanaryNote {
+            component_digest: "9876543210".into(),
+            share: "5%".into(),
+            off: Some("it says gone: moved".into()),
+            handed_over: 3,
+            stable: VariantNote {
+                outcomes: BTreeMap::from([("delivered".to_owned(), 97), ("retry".to_owned(), 2)]),
+                p50_micros: Some(1_234),
+                p99_micros: Some(2_000_000),
+            },
+            canary: VariantNote::default(),
+        }),
     };
     let reload_error = Some("outhaul.toml:3: unknown key".to_owned());
     let notes = HostNotes { problems: Vec::new(), loaded: vec![loaded], reload_error };
@@ -355,6 +367,11 @@ async fn status_shows_lanes_backlog_and_hosts() {
         "01234567 #4",
         "reload: hook on host-1 stays at #4: it traps",
         "reload: host-1: outhaul.toml:3: unknown key",
+        "CANARY OF  HOST    VARIANT    COMPONENT  EVENTS  P50    P99   OUTCOMES",
+        "hook       host-1  stable     01234567   99      1.2ms  2.0s  delivered 97, retry 2",
+        "hook       host-1  canary 5%  98765432   0",
+        "canary: hook on host-1 is off: it says gone: moved",
+        "canary: hook on host-1: the stable component decided 3 of its events",
     ] {
         assert!(status.contains(part), "no {part} in {status}");
     }

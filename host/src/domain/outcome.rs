@@ -139,6 +139,21 @@ impl Outcome {
         }
     }
 
+    pub fn detail_mut(&mut self) -> Option<&mut Detail> {
+        match self {
+            Self::Delivered(_) | Self::Duplicate(_) => None,
+            Self::Retry { detail, .. }
+            | Self::RateLimited { detail, .. }
+            | Self::Unavailable { detail, .. } => Some(detail),
+            Self::Rejected(detail)
+            | Self::Conflict(detail)
+            | Self::Gone(detail)
+            | Self::Misconfigured(detail)
+            | Self::Other(detail)
+            | Self::Host(_, detail) => Some(detail),
+        }
+    }
+
     /// Whether the effect may have happened although the attempt did not succeed.
     pub fn is_uncertain(&self) -> bool {
         match self {

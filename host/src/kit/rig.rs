@@ -12,7 +12,7 @@ use super::case::{self, Common};
 use super::server::{Request, Server};
 use crate::domain::{Event, EventSeq, Fence, Outcome, Timestamp};
 use crate::plugin::spec::{HttpGrant, Limits, PluginSpec, SecretGrant, SecretSource};
-use crate::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, dedup_id};
+use crate::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, WentTo, dedup_id};
 
 /// What a setting says to mean the scripted server.
 pub const SERVER: &str = "{{server}}";
@@ -193,6 +193,7 @@ impl Lane<'_> {
             uncertain_before: event.uncertain_before,
             fence: Fence(1),
             budget: self.budget,
+            went_to: WentTo::default(),
         }
     }
 }

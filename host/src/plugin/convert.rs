@@ -12,8 +12,7 @@ use crate::domain::{Detail, Outcome, Receipt};
 const CODE_BYTES_MAX: usize = 128;
 
 pub fn event(destination: &str, call: Call, budget_left: Duration) -> wit::Event {
-    let Call { event, dedup_id, payload, attempt, is_last_attempt, uncertain_before, fence, budget: _ } =
-        call;
+    let Call { event, dedup_id, payload, attempt, is_last_attempt, uncertain_before, fence, .. } = call;
     wit::Event {
         id: event.id,
         dedup_id,

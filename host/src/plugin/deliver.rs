@@ -1,5 +1,6 @@
 //! The one thing the relay knows of plugins.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +23,22 @@ pub struct Call {
     pub fence: Fence,
     /// The most the whole call may take, host waits included.
     pub budget: Duration,
+    pub went_to: WentTo,
+}
+
+/// The component a call went to last, where a destination has more than one. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct WentTo(Arc<Mutex<Option<String>>>);
+
+impl WentTo {
+    /// Said before the component is called, so that a dropped call is known by it, too.
+    pub fn note(&self, component_digest: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(component_digest.to_owned());
+    }
+
+    pub fn component_digest(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// How much one call may deliver together.

@@ -4,6 +4,7 @@
 mod asks;
 mod bindings;
 mod cache;
+mod canary;
 mod capability;
 mod convert;
 mod dedup;
@@ -28,9 +29,10 @@ mod text;
 mod tick;
 mod unloaded;
 
+pub use canary::{Canary, Compared, Numbers, Share};
 pub use capability::dial::{Resolve, SharedResolver};
 pub use dedup::dedup_id;
-pub use deliver::{BatchLimits, Call, Deliver};
+pub use deliver::{BatchLimits, Call, Deliver, WentTo};
 pub use describe::{Description, Need, description_files};
 pub use endpoint::{AddressPattern, HostPort};
 pub use engine::{Runtime, RuntimeSettings};

@@ -161,7 +161,7 @@ async fn call(ctx: &Context, started: Vec<Loaded>, begun: Duration) -> (Vec<Flig
     let count = started.len();
     let (mut flights, mut calls, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     for Loaded { flight, payload, share } in started {
-        calls.push(call::build(&flight.claimed, payload, settings.retry.max_attempts, budget));
+        calls.push(call::build(&flight, payload, settings.retry.max_attempts, budget));
         flights.push(flight);
         shares.push(share);
     }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::claimer::Flight;
 use crate::plugin::{Call, dedup_id};
-use crate::store::Claimed;
 
 /// One call for one claimed delivery.
-pub(super) fn build(claimed: &Claimed, payload: Bytes, max_attempts: u32, budget: Duration) -> Call {
+pub(super) fn build(flight: &Flight, payload: Bytes, max_attempts: u32, budget: Duration) -> Call {
+    let claimed = &flight.claimed;
     Call {
         event: claimed.event.clone(),
         dedup_id: dedup_id(&claimed.event.tenant, &claimed.event.id),
@@ -18,5 +19,6 @@ pub(super) fn build(claimed: &Claimed, payload: Bytes, max_attempts: u32, budget
         uncertain_before: claimed.uncertain_before,
         fence: claimed.claim.fence,
         budget,
+        went_to: flight.went_to.clone(),
     }
 }

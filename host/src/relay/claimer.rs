@@ -12,6 +12,7 @@ use super::flights::{Held, Terms};
 use super::lanes::{LaneState, Plan, Planned, Slot};
 use super::metrics::{by, by_reason};
 use super::settings::Lane;
+use crate::plugin::WentTo;
 use crate::store::{ClaimRequest, Claimed, Claims, LaneChange, ProbeToken, StoreResult, Which};
 
 /// What part of the time for one probe is added for finding its event: behind the head of a key there
@@ -30,6 +31,7 @@ pub(super) struct Flight {
     pub probe: Option<ProbeToken>,
     /// This delivery is the host's one suspect in flight.
     pub suspect: Option<OwnedSemaphorePermit>,
+    pub went_to: WentTo,
 }
 
 impl Flight {
@@ -75,7 +77,8 @@ async fn claim(ctx: &Arc<Context>, lane: &Arc<LaneState>, mut planned: Planned) 
             let flights = claims.claimed.into_iter().zip(slots).map(|(claimed, slot)| {
                 let held = hold(ctx, &planned.spec, &claimed, sent_at);
                 let (lane, spec) = (lane.clone(), planned.spec.clone());
-                Flight { claimed, lane, spec, held, slot: Some(slot), probe: None, suspect: None }
+                let (probe, suspect, went_to) = (None, None, WentTo::default());
+                Flight { claimed, lane, spec, held, slot: Some(slot), probe, suspect, went_to }
             });
             start(ctx, flights.collect());
         }
@@ -199,7 +202,7 @@ fn start_one(
     let flights = claims.claimed.into_iter().zip(slots).map(|(claimed, slot)| {
         let held = hold(ctx, &spec, &claimed, sent_at);
         let (lane, spec, suspect) = (lane.clone(), spec.clone(), suspect.take());
-        Flight { claimed, lane, spec, held, slot: Some(slot), probe, suspect }
+        Flight { claimed, lane, spec, held, slot: Some(slot), probe, suspect, went_to: WentTo::default() }
     });
     start(ctx, flights.collect());
 }

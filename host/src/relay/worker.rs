@@ -144,7 +144,7 @@ async fn call_plugin(
         // Without renewal the lease is all the time there is.
         false => settings.call_budget.min(hold.trust_left(begun)),
     };
-    let call = call::build(&flight.claimed, payload, settings.retry.max_attempts, budget);
+    let call = call::build(flight, payload, settings.retry.max_attempts, budget);
     let outcome = tokio::select! {
         biased;
         outcome = flight.spec.plugin.deliver(call) => outcome,
@@ -209,6 +209,7 @@ fn describe(ctx: &Context, flight: &Flight, ended: &Ended, write: Write) -> Ackn
         Outcome::Delivered(receipt) | Outcome::Duplicate(receipt) => receipt.reference.clone(),
         _ => None,
     };
+    let went_to = flight.went_to.component_digest();
     let record = AttemptRecord {
         host_id: ctx.settings.host_id.clone(),
         attempt: flight.claimed.attempt,
@@ -219,7 +220,7 @@ fn describe(ctx: &Context, flight: &Flight, ended: &Ended, write: Write) -> Ackn
         message: detail.message,
         uncertain: ended.outcome.is_uncertain(),
         reference,
-        component_digest: flight.spec.plugin.component_digest().to_owned(),
+        component_digest: went_to.unwrap_or_else(|| flight.spec.plugin.component_digest().to_owned()),
     };
     Acknowledgement { claim: flight.claimed.claim, write, record }
 }

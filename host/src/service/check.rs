@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde::Serialize;
 
+use super::canary::Second;
 use super::config::Config;
 use super::host;
 use super::plugins::{self, Target};
@@ -107,7 +108,16 @@ fn plugin(target: &Target) -> Vec<Finding> {
         let why = target.plugin.unready().unwrap_or_else(|| "it did not load".to_owned());
         return vec![Finding::bad(subject, why)];
     };
-    loaded_plugin(&subject, loaded)
+    let mut findings = loaded_plugin(&subject, loaded);
+    findings.extend(target.second.iter().flat_map(|second| canary(format!("{subject}.canary"), second)));
+    findings
+}
+
+fn canary(subject: String, second: &Second) -> Vec<Finding> {
+    match &second.loaded {
+        Some(loaded) => loaded_plugin(&subject, loaded),
+        None => vec![Finding::bad(subject, second.canary.off().unwrap_or_default())],
+    }
 }
 
 /// A component by itself: does it load, does it take its settings, do they fit the schema it gives, is

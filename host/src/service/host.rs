@@ -11,13 +11,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::board::{Board, Running};
 use super::config::Config;
-use super::inventory::SharedInventory;
+use super::inventory::{SharedInventory, Target};
 use super::metrics::Reloads;
 use super::reload::{self, Reloader};
 use super::server::{Server, Token};
 use super::signals::Signals;
 use super::stores::{Stores, open_stores};
-use super::{identity, mapping, plugins};
+use super::{canary, identity, mapping, plugins};
 use crate::clock::SharedClock;
 use crate::relay::{Lane, Relay, check_lease_arithmetic};
 use crate::store::{ConfigStanding, Registered, StoreError, Takeover};
@@ -49,6 +49,7 @@ pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock
         move || board.running().map_or_else(Vec::new, |running| running.inventory.get().targets.clone())
     };
     let _checking = AbortOnDropHandle::new(tokio::spawn(board.reach.clone().watch(targets, clock.clone())));
+    let _comparing = AbortOnDropHandle::new(tokio::spawn(canary::tell(running.clone())));
     tokio::select! {
         biased;
         () = signals.stopped() => {}
@@ -58,7 +59,7 @@ pub async fn run(config: Config, ready_file: Option<PathBuf>, clock: SharedClock
     let drained = running.relay.drain().await;
     // What is still busy has none: it ends with the process.
     let inventory = running.inventory.get();
-    let loaded = inventory.targets.iter().filter_map(|target| target.loaded.as_ref());
+    let loaded = inventory.targets.iter().flat_map(Target::all_loaded);
     let retired = join_all(loaded.map(|plugin| plugin.retire()));
     let _ = tokio::time::timeout(LAST_WORDS, retired).await;
     if drained.interrupted > 0 {

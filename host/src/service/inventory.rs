@@ -4,6 +4,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::plugin::{Deliver, LoadedPlugin};
+use crate::service::canary::{self, Second};
 use crate::service::reload::Fingerprint;
 use crate::store::{HostNotes, LoadedNote};
 
@@ -15,6 +16,8 @@ pub struct Target {
     pub plugin: Arc<dyn Deliver>,
     /// The plugin itself, for its counters; none if it did not load.
     pub loaded: Option<Arc<LoadedPlugin>>,
+    /// The canary beside it, if the config names one; none if the plugin itself did not load.
+    pub second: Option<Second>,
     /// From 1, one more with each swap; 0 while none has loaded.
     pub generation: u64,
     /// Of what the plugin was made of.
@@ -38,6 +41,13 @@ pub struct Inventory {
 #[derive(Default)]
 pub struct SharedInventory(RwLock<Arc<Inventory>>);
 
+impl Target {
+    /// The plugin and its canary, as far as they loaded.
+    pub fn all_loaded(&self) -> impl Iterator<Item = &Arc<LoadedPlugin>> {
+        self.loaded.iter().chain(self.second.iter().flat_map(|second| &second.loaded))
+    }
+}
+
 impl Inventory {
     pub fn target(&self, name: &str) -> Option<&Target> {
         self.targets.iter().find(|target| target.name == name)
@@ -50,6 +60,7 @@ impl Inventory {
             generation: target.generation,
             component_digest: target.plugin.component_digest().to_owned(),
             reload_error: target.reload_error.clone(),
+            canary: target.second.as_ref().map(canary::note),
         });
         HostNotes { problems: Vec::new(), loaded: loaded.collect(), reload_error: self.reload_error.clone() }
     }

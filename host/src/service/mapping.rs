@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::config::file::{
-    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Limits, OnDead, OrderBy, Registry,
+    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Limits, OnDead, OrderBy, Registry, Signature,
 };
 use super::config::{Config, SecretRef, digest};
 use crate::domain::RetryPolicy;
@@ -71,7 +71,8 @@ pub fn lane_settings(file: &ConfigFile, name: &str, destination: &Destination) -
             after_cap: retry.after_cap.0,
             max_age: retry.max_age.0,
         },
-        call_budget: destination.limits.call.0,
+        // Behind a canary the stable component may be asked, too, in the same attempt.
+        call_budget: destination.limits.call.0 * if destination.canary.is_some() { 2 } else { 1 },
         payload_bytes_max: destination.limits.payload.0,
         stop_after_rejections: destination.stop_after_rejections,
     }
@@ -92,15 +93,9 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
     spec::PluginSpec {
         destination: name.to_owned(),
         component: PathBuf::from(&destination.component),
-        pull: Reference::is_one(&destination.component).then(|| spec::Pull {
-            reference: destination.component.clone(),
-            access: registry_access(&destination.registry),
-        }),
+        pull: pull(&destination.component, &destination.registry),
         sha256: destination.sha256.as_ref().map(|pin| pin.to_lowercase()),
-        signature: destination.signature.as_ref().map(|signature| spec::SignatureCheck {
-            key: signature.key.clone(),
-            file: signature.file.clone(),
-        }),
+        signature: destination.signature.as_ref().map(signature_check),
         settings_json: serde_json::Value::Object(destination.settings.clone()).to_string(),
         concurrency: destination.concurrency,
         limits: limits(&destination.limits),
@@ -115,6 +110,23 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
     }
 }
 
+/// The same for the destination's canary, if it has one.
+pub fn canary_spec(name: &str, destination: &Destination) -> Option<spec::PluginSpec> {
+    let canary = destination.canary.as_ref()?;
+    Some(spec::PluginSpec {
+        component: PathBuf::from(&canary.component),
+        pull: pull(&canary.component, &canary.registry),
+        sha256: canary.sha256.as_ref().map(|pin| pin.to_lowercase()),
+        signature: canary.signature.as_ref().map(signature_check),
+        ..plugin_spec(name, destination)
+    })
+}
+
+fn pull(component: &str, registry: &Registry) -> Option<spec::Pull> {
+    let access = || registry_access(registry);
+    Reference::is_one(component).then(|| spec::Pull { reference: component.to_owned(), access: access() })
+}
+
 pub fn registry_access(registry: &Registry) -> spec::RegistryAccess {
     spec::RegistryAccess {
         username: registry.username.as_ref().map(SecretRef::source),
@@ -122,6 +134,10 @@ pub fn registry_access(registry: &Registry) -> spec::RegistryAccess {
         roots: registry.roots.clone(),
         insecure: registry.insecure,
     }
+}
+
+fn signature_check(given: &Signature) -> spec::SignatureCheck {
+    spec::SignatureCheck { key: given.key.clone(), file: given.file.clone() }
 }
 
 fn endpoint(given: &Endpoint) -> spec::NetGrant {
@@ -225,6 +241,20 @@ mod tests {
         let own = config("lease = \"9s\"\nbatch = 3\nrenew = false\n").file;
         let lane = lane_settings(&own, "hook", &own.destination["hook"]);
         assert_eq!((lane.lease.as_secs(), lane.batch, lane.renew), (9, 3, false));
+    }
+
+    #[test]
+    fn a_canary_has_all_of_the_destination_but_its_component_and_leaves_time_for_the_stable_one() {
+        let lines = |canary: &str| format!("{canary}\nlimits.call = \"3s\"\nsettings = {{ a = 1 }}\n");
+        let (without, with) = (lines(""), lines("canary = { component = \"n.wasm\", share = \"5%\" }"));
+        let budget = |file: &ConfigFile| lane_settings(file, "hook", &file.destination["hook"]).call_budget;
+        let (without, with) = (config(&without).file, config(&with).file);
+        assert_eq!((budget(&without).as_secs(), budget(&with).as_secs()), (3, 6));
+        let spec = canary_spec("hook", &with.destination["hook"]).unwrap();
+        assert_eq!(spec.component, Path::new("/etc/n.wasm"));
+        let stable = plugin_spec("hook", &with.destination["hook"]);
+        assert_eq!((spec.settings_json, spec.limits), (stable.settings_json, stable.limits));
+        assert!(canary_spec("hook", &without.destination["hook"]).is_none());
     }
 
     #[test]

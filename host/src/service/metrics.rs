@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::board::Running;
+use super::canary;
 use super::inventory::{Inventory, Target};
 use crate::clock::SharedClock;
 use crate::relay::metrics::ByDestination;
@@ -137,7 +138,8 @@ impl Collector for OfPlugins {
         let inventory = self.0.inventory.get();
         generations(&inventory, &mut encoder)?;
         counters(&inventory.targets, &mut encoder)?;
-        denied(&inventory.targets, &mut encoder)
+        denied(&inventory.targets, &mut encoder)?;
+        canary::encode(&inventory.targets, &mut encoder)
     }
 }
 

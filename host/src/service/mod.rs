@@ -1,6 +1,7 @@
 //! The host as an operator sees it: config, health, metrics, start and shutdown.
 
 pub mod board;
+pub mod canary;
 pub mod check;
 pub mod config;
 pub mod host;

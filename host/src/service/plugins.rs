@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use super::canary;
 use super::config::file::{ConfigFile, Destination};
 pub use super::inventory::Target;
 use super::mapping::plugin_spec;
@@ -45,12 +46,14 @@ async fn load(runtime: &Runtime, name: &str, destination: &Destination) -> Targe
     match runtime.load(plugin_spec(&name, destination)).await {
         Ok(loaded) => {
             tracing::info!(destination = name, digest = loaded.component_digest(), "the plugin is loaded");
-            let plugin = loaded.clone();
+            let second = canary::beside(runtime, &name, destination, &loaded, None).await;
+            let plugin = canary::in_front(&loaded, second.as_ref());
             Target {
                 name,
                 required,
                 plugin,
                 loaded: Some(loaded),
+                second,
                 generation: 1,
                 fingerprint,
                 may_load_later: false,
@@ -65,6 +68,7 @@ async fn load(runtime: &Runtime, name: &str, destination: &Destination) -> Targe
                 required,
                 plugin,
                 loaded: None,
+                second: None,
                 generation: 0,
                 fingerprint,
                 may_load_later: error.problem.is_passing(),

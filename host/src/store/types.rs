@@ -94,6 +94,35 @@ pub struct LoadedNote {
     /// Why the candidate of the last reload did not replace this generation, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reload_error: Option<String>,
+    /// The second component beside it, if the config names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryNote>,
+}
+
+/// Two components of one destination side by side, on one host since both run there.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CanaryNote {
+    /// Hex SHA-256; empty if it did not load.
+    pub component_digest: String,
+    /// In percent, with the sign.
+    pub share: String,
+    /// Why it gets nothing, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
+    /// Events of its share that the stable component decided while it was on.
+    pub handed_over: u64,
+    pub stable: VariantNote,
+    pub canary: VariantNote,
+}
+
+/// What one of them did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct VariantNote {
+    /// Events by what came of them.
+    pub outcomes: BTreeMap<String, u64>,
+    /// Of the calls, each of one event or of a batch. None before the first.
+    pub p50_micros: Option<u64>,
+    pub p99_micros: Option<u64>,
 }
 
 /// What a host says of itself with each heartbeat, so that tools see it with no way to the host.

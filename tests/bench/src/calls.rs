@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use outhaul::domain::{Event, EventSeq, Fence, Timestamp};
-use outhaul::plugin::{Call, Deliver};
+use outhaul::plugin::{Call, Deliver, WentTo};
 
 use crate::peer::Nothing;
 use crate::receiver::noop;
@@ -67,5 +67,6 @@ pub fn call_with(payload: &'static [u8]) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(10),
+        went_to: WentTo::default(),
     }
 }

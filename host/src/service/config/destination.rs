@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::canary::CanaryOf;
 use super::secret::SecretRef;
 use super::units::{Bytes, Span};
 use crate::domain::RetryPolicy;
@@ -27,6 +28,9 @@ pub struct Destination {
     /// The component is used only with this signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// A second component that gets a share of the deliveries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryOf>,
     /// `order.created`, `order.*` (anything that starts with `order.`) or `*`.
     pub topics: Vec<Topic>,
     /// The most deliveries at once, in batches or singly, and so the most instances.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use super::canary::CanaryOf;
 pub use super::destination::*;
 use super::secret::{SecretRef, UrlRef};
 use super::units::{Bytes, Span};

@@ -1,6 +1,7 @@
 //! The config file: read with places, checked as a whole, and every problem told with its line,
 //! its key and its fix. A config that is not wholly right is not used at all.
 
+mod canary;
 mod destination;
 pub mod digest;
 pub mod file;
@@ -96,15 +97,18 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path) {
         }
     }
     for destination in file.destination.values_mut() {
-        match Reference::parse(&destination.component) {
-            Ok(reference) => {
-                destination.registry = file.registry.get(&reference.host).cloned().unwrap_or_default();
+        let canary = destination.canary.as_mut();
+        let canary = canary.map(|one| (&mut one.component, &mut one.registry, &mut one.signature));
+        let stable = (&mut destination.component, &mut destination.registry, &mut destination.signature);
+        for (component, registry, signature) in [stable].into_iter().chain(canary) {
+            match Reference::parse(component) {
+                Ok(reference) => *registry = file.registry.get(&reference.host).cloned().unwrap_or_default(),
+                Err(_) => *component = folder.join(&*component).display().to_string(),
             }
-            Err(_) => destination.component = folder.join(&destination.component).display().to_string(),
-        }
-        if let Some(signature) = &mut destination.signature {
-            signature.key = folder.join(&signature.key);
-            signature.file = folder.join(&signature.file);
+            if let Some(signature) = signature {
+                signature.key = folder.join(&signature.key);
+                signature.file = folder.join(&signature.file);
+            }
         }
         destination.settings.values_mut().for_each(plain_dates);
         for origin in &mut destination.http {

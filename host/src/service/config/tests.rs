@@ -340,3 +340,42 @@ fn an_origin_is_one_host() {
         read(&granted(origin));
     }
 }
+
+#[test]
+fn a_canary_of_a_signed_component_is_signed_too() {
+    let signature = "signature = { key = \"k.pub\", file = \"a.minisig\" }";
+    let canary = |more: &str| {
+        format!("{SMALL}{signature}\ncanary = {{ component = \"n.wasm\", share = \"5%\"{more} }}\n")
+    };
+    assert!(only_problem(&canary("")).contains("so must its canary be"));
+    assert!(read_text(&canary(&format!(", {signature}")), Path::new("/")).is_ok());
+}
+
+#[test]
+fn a_canary_has_a_component_and_a_share_and_leaves_the_last_attempt_to_the_stable_one() {
+    let hook = |lines: &str| read(&format!("{SMALL}{lines}")).destination["hook"].clone();
+    let canary = hook("canary = { component = \"next.wasm\", share = \"0.5%\" }\n").canary.unwrap();
+    assert_eq!(
+        (canary.component.as_str(), canary.share.0.to_string()),
+        ("/etc/outhaul/next.wasm", "0.5%".into())
+    );
+    let nothing = only_problem(&format!("{SMALL}canary = {{ component = \"n.wasm\", share = \"0%\" }}\n"));
+    assert!(
+        nothing.starts_with("8 destination.hook.canary.share: \"0%\" is not a share; write"),
+        "{nothing}"
+    );
+    let wrong =
+        "canary = { component = \"oci://h/x\", share = \"5%\", sha256 = \"12\" }\nretry.max_attempts = 1\n";
+    let found = problems(&format!("{SMALL}{wrong}"));
+    let starts = [
+        "8 destination.hook.canary.component: a tag may lead",
+        "8 destination.hook.canary.sha256: a pin is",
+        "8 destination.hook.canary: a canary needs  retry.max_attempts  of 2 or more",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    for start in starts {
+        assert!(found.iter().any(|one| one.starts_with(start)), "no {start} in {found:#?}");
+    }
+    let unknown = format!("{SMALL}canary = {{ component = \"n.wasm\", share = \"5%\", shares = 1 }}\n");
+    assert!(only_problem(&unknown).contains("did you mean `share`?"));
+}

@@ -139,7 +139,8 @@ impl Checked<'_, '_> {
 
     fn all(&mut self, destination: &Destination) {
         self.name();
-        self.component(destination);
+        self.component(&[], &destination.component, destination.sha256.as_deref());
+        self.canary(destination);
         self.lane(destination);
         self.retry(&destination.retry);
         for (index, origin) in destination.http.iter().enumerate() {
@@ -163,26 +164,41 @@ impl Checked<'_, '_> {
         }
     }
 
-    fn component(&mut self, destination: &Destination) {
-        if destination.component.is_empty() {
-            self.refuse(&["component"], "name the component's .wasm file");
-        } else if Reference::is_one(&destination.component) {
-            match Reference::parse(&destination.component) {
-                Err(why) => self.refuse(&["component"], why),
+    fn component(&mut self, path: &[&str], component: &str, sha256: Option<&str>) {
+        let (file, pin) = ([path, &["component"]].concat(), [path, &["sha256"]].concat());
+        if component.is_empty() {
+            self.refuse(&file, "name the component's .wasm file");
+        } else if Reference::is_one(component) {
+            match Reference::parse(component) {
+                Err(why) => self.refuse(&file, why),
                 Ok(Reference { digest: None, .. }) => {
                     let text = format!(
-                        "a tag may lead to another component tomorrow; pin it by its digest:  outhaul plugin pull {}  \
-                         prints the line to write here",
-                        destination.component
+                        "a tag may lead to another component tomorrow; pin it by its digest:  outhaul plugin pull {component}  \
+                         prints the line to write here"
                     );
-                    self.refuse(&["component"], text);
+                    self.refuse(&file, text);
                 }
                 Ok(_) => {}
             }
         }
-        let is_pin = |pin: &String| pin.len() == 64 && pin.bytes().all(|b| b.is_ascii_hexdigit());
-        if !destination.sha256.as_ref().is_none_or(is_pin) {
-            self.refuse(&["sha256"], "a pin is the 64 hex digits that  sha256sum FILE  prints");
+        let is_pin = |pin: &str| pin.len() == 64 && pin.bytes().all(|b| b.is_ascii_hexdigit());
+        if !sha256.is_none_or(is_pin) {
+            self.refuse(&pin, "a pin is the 64 hex digits that  sha256sum FILE  prints");
+        }
+    }
+
+    fn canary(&mut self, destination: &Destination) {
+        let Some(canary) = &destination.canary else { return };
+        self.component(&["canary"], &canary.component, canary.sha256.as_deref());
+        if destination.signature.is_some() && canary.signature.is_none() {
+            let text = "the destination's component is used only when it is signed, and so must its canary be; add  \
+                        signature = { key = \"…\", file = \"…\" }  to it";
+            self.refuse(&["canary"], text);
+        }
+        if destination.retry.max_attempts < 2 {
+            let text = "a canary needs  retry.max_attempts  of 2 or more: the last attempt is the stable \
+                        component's, so the canary would get nothing; raise it, or remove this key";
+            self.refuse(&["canary"], text);
         }
     }
 

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use super::{Fingerprint, Reloader, Why, fingerprint_of};
 use crate::plugin::{LoadError, LoadedPlugin, Unloaded};
+use crate::service::canary::{self, Second};
 use crate::service::config::Config;
 use crate::service::config::file::Destination;
 use crate::service::inventory::{Inventory, Target};
@@ -43,7 +44,7 @@ pub(super) struct Candidate {
 enum Verdict {
     /// What runs is made of the same.
     Unchanged,
-    Good(Arc<LoadedPlugin>),
+    Good(Arc<LoadedPlugin>, Option<Second>),
     Bad(LoadError),
     /// Made of the same as the one that was refused before.
     StillBad(String),
@@ -110,9 +111,13 @@ impl Reloader {
     async fn load(&self, name: &str, destination: &Destination, previous: Option<&Target>) -> Verdict {
         // A renamed destination counts under its new name.
         let running = previous.filter(|previous| previous.name == name);
+        let before = running.and_then(|running| running.second.as_ref());
         let running = running.and_then(|running| running.loaded.as_deref());
         match self.runtime.load_after(plugin_spec(name, destination), running).await {
-            Ok(loaded) => Verdict::Good(loaded),
+            Ok(loaded) => {
+                let second = canary::beside(&self.runtime, name, destination, &loaded, before).await;
+                Verdict::Good(loaded, second)
+            }
             Err(error) => Verdict::Bad(error),
         }
     }
@@ -137,13 +142,15 @@ impl Reloader {
                     targets.push(Target { required, reload_error: None, ..target });
                     continue;
                 }
-                Verdict::Good(loaded) => {
-                    let (plugin, loaded, reload_error) = (loaded.clone(), Some(loaded), None);
+                Verdict::Good(loaded, second) => {
+                    let plugin = canary::in_front(&loaded, second.as_ref());
+                    let (loaded, reload_error) = (Some(loaded), None);
                     targets.push(Target {
                         name,
                         required,
                         plugin,
                         loaded,
+                        second,
                         generation,
                         fingerprint,
                         may_load_later: false,
@@ -177,6 +184,7 @@ impl Reloader {
                     required,
                     plugin: Arc::new(unloaded.unwrap_or_else(|| Unloaded::because(why))),
                     loaded: None,
+                    second: None,
                     generation: 0,
                     fingerprint,
                     may_load_later: is_passing,
@@ -208,6 +216,7 @@ impl Reloader {
 
 fn runs(target: &Target, fingerprint: Fingerprint, why: Why) -> bool {
     // An operator who asks for a reload wants what does not run to be tried.
-    let is_worth_a_try = why == Why::Hangup && target.plugin.unready().is_some();
+    let is_off = || target.second.as_ref().is_some_and(|second| second.canary.off().is_some());
+    let is_worth_a_try = why == Why::Hangup && (target.plugin.unready().is_some() || is_off());
     target.loaded.is_some() && target.fingerprint == fingerprint && !is_worth_a_try
 }

@@ -9,7 +9,7 @@ use crate::plugin::spec::PluginSpec;
 use crate::plugin::{Reference, description_files};
 use crate::service::config::SecretRef;
 use crate::service::config::file::Destination;
-use crate::service::mapping::plugin_spec;
+use crate::service::mapping::{canary_spec, plugin_spec};
 
 /// Kept in memory only: it is made of secrets, too.
 pub type Fingerprint = [u8; 32];
@@ -22,6 +22,10 @@ pub fn of(name: &str, destination: &Destination) -> Fingerprint {
     // what its reference says.
     let spec = PluginSpec { component: PathBuf::new(), ..plugin_spec(name, destination) };
     feed(&mut hasher, format!("{spec:?}").as_bytes());
+    if let (Some(canary), Some(spec)) = (&destination.canary, canary_spec(name, destination)) {
+        let spec = PluginSpec { component: PathBuf::new(), ..spec };
+        feed(&mut hasher, format!("{:?} {spec:?}", canary.share).as_bytes());
+    }
     for path in files(destination) {
         let what = read(&path);
         feed(&mut hasher, what.as_deref().unwrap_or_else(|why| why.as_bytes()));
@@ -37,12 +41,17 @@ pub fn of(name: &str, destination: &Destination) -> Fingerprint {
 /// Every file a generation of this destination is made of.
 pub fn files(destination: &Destination) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    if !Reference::is_one(&destination.component) {
-        let component = PathBuf::from(&destination.component);
-        files.extend(description_files(&component));
-        files.push(component);
+    let canary = destination.canary.as_ref().map(|canary| &canary.component);
+    for component in [&destination.component].into_iter().chain(canary) {
+        if !Reference::is_one(component) {
+            let component = PathBuf::from(component);
+            files.extend(description_files(&component));
+            files.push(component);
+        }
     }
-    files.extend(destination.signature.iter().flat_map(|check| [check.key.clone(), check.file.clone()]));
+    let of_canary = destination.canary.iter().filter_map(|canary| canary.signature.as_ref());
+    let signatures = destination.signature.iter().chain(of_canary);
+    files.extend(signatures.flat_map(|check| [check.key.clone(), check.file.clone()]));
     for origin in &destination.http {
         files.extend(origin.roots.clone());
         files.extend(origin.client_cert.as_ref().map(|client| client.cert.clone()));
@@ -121,6 +130,15 @@ mod tests {
         let mut moved = destination(folder.path(), lines);
         moved.component = folder.path().join("b.wasm").display().to_string();
         assert_eq!(of("hook", &moved), first);
+        write("next.wasm", "next");
+        let canary = |share: &str| {
+            of_lines(&format!("canary = {{ component = \"next.wasm\", share = \"{share}\" }}\n"))
+        };
+        let with_canary = canary("5%");
+        assert_ne!(with_canary, first);
+        assert_ne!(with_canary, canary("6%"));
+        write("next.wasm", "after next");
+        assert_ne!(with_canary, canary("5%"));
         for other in ["concurrency = 3\n", "settings = { a = 1 }\n", "limits = { call = \"1s\" }\n"] {
             assert_ne!(of_lines(other), first, "{other}");
         }

@@ -120,10 +120,12 @@ impl Reloader {
     fn retire_replaced(&self, before: &Inventory) {
         let now = self.running.inventory.get();
         for old in &before.targets {
-            let Some(loaded) = &old.loaded else { continue };
-            let stays = |target: &Target| target.loaded.as_ref().is_some_and(|now| Arc::ptr_eq(now, loaded));
-            if !now.targets.iter().any(stays) {
-                tokio::spawn(retire(loaded.clone(), old.name.clone(), old.generation));
+            let stays = |loaded: &Arc<LoadedPlugin>| {
+                now.targets.iter().flat_map(Target::all_loaded).any(|now| Arc::ptr_eq(now, loaded))
+            };
+            let ended: Vec<_> = old.all_loaded().filter(|loaded| !stays(loaded)).cloned().collect();
+            if !ended.is_empty() {
+                tokio::spawn(retire(ended, old.name.clone(), old.generation));
             }
         }
     }
@@ -193,8 +195,8 @@ fn tell(target: &Target, previous: Option<&Target>) {
     );
 }
 
-async fn retire(loaded: Arc<LoadedPlugin>, destination: String, generation: u64) {
-    loaded.retire().await;
+async fn retire(ended: Vec<Arc<LoadedPlugin>>, destination: String, generation: u64) {
+    join_all(ended.iter().map(|loaded| loaded.retire())).await;
     tracing::info!(destination, generation, "the replaced generation has ended its calls");
 }
 

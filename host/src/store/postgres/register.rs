@@ -204,6 +204,10 @@ fn without_nul(notes: &HostNotes) -> HostNotes {
     for error in of_lanes.chain([&mut notes.reload_error]).flatten() {
         *error = text(error);
     }
+    let canaries = notes.loaded.iter_mut().flat_map(|told| &mut told.canary);
+    for why in canaries.flat_map(|canary| &mut canary.off) {
+        *why = text(why);
+    }
     notes
 }
 
