@@ -1,12 +1,13 @@
 //! A destination with a canary: shares, what is not the canary's to decide, and its swap.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use outhaul::store::DeliveryStatus;
 use outhaul_tests::components::{replace, variant};
 use outhaul_tests::guests::guest;
 
-use crate::databases::{Scene, count, run, until, until_delivered};
+use crate::databases::{Scene, count, deliveries, run, until, until_delivered};
 use crate::host::{Host, outhaul, outhaul_json};
 
 on_both!(a_canary_gets_its_share_and_stops_and_kills_nothing);
@@ -33,7 +34,7 @@ async fn a_canary_gets_its_share_and_stops_and_kills_nothing(scene: Scene) {
     producer.insert("hostile.rejected", "no", EVENTS).await;
     until_delivered(&stores, 2 * EVENTS).await;
     let went = attempts_by_component(&scene, "no").await;
-    assert_eq!(went, BTreeMap::from([(sha256(&bytes_of_noop()), EVENTS)]));
+    assert_eq!(went, BTreeMap::from([(sha256(&bytes_of("noop")), EVENTS)]));
     assert_eq!(count(&stores, DeliveryStatus::Dead).await, 0);
 
     // Where it says that its destination is gone, it is off and the lane is not.
@@ -103,33 +104,107 @@ async fn a_canary_that_does_not_load(scene: Scene) {
     until_delivered(&stores, 20).await;
     assert_eq!(attempts_by_component(&scene, "late").await, BTreeMap::from([(sha256(&mended), 10)]));
     // Without the key all is as it was before there was a canary.
-    scene.write_patient_config(&noop());
+    scene.write_patient_config(&stable("noop"));
     host.wait_for_generation("hook", 3);
     producer.insert("order.created", "last", 10).await;
     until_delivered(&stores, 30).await;
-    assert_eq!(attempts_by_component(&scene, "last").await, BTreeMap::from([(sha256(&bytes_of_noop()), 10)]));
+    assert_eq!(
+        attempts_by_component(&scene, "last").await,
+        BTreeMap::from([(sha256(&bytes_of("noop")), 10)])
+    );
     let (_, metrics) = host.get("/metrics").await;
     assert!(!metrics.contains("variant"), "{metrics}");
     host.stop();
 }
 
-fn noop() -> String {
-    let component = guest("noop").display().to_string();
+#[test]
+fn a_canary_is_swapped_while_events_flow_and_nothing_is_lost_or_sent_twice() {
+    run(swapped_while_events_flow(Scene::sqlite()));
+}
+
+const SWAPS: u32 = 5;
+
+async fn swapped_while_events_flow(scene: Scene) {
+    scene.migrate().await;
+    let canary = scene.path().join("canary.wasm");
+    replace(&canary, &variant("noop", 0));
+    let config = scene.write_patient_config(&destination(&canary, "50%"));
+    let mut host = Host::start(&config);
+    let (stores, mut producer) = (scene.stores().await, scene.producer().await);
+    for swap in 1..=SWAPS {
+        producer.insert("order.created", &format!("o-{swap}"), EVENTS).await;
+        replace(&canary, &variant("noop", swap));
+        host.hang_up();
+        host.wait_for_generation("hook", u64::from(swap) + 1);
+    }
+    producer.insert("order.created", "o-last", EVENTS).await;
+    let all = EVENTS * (SWAPS as usize + 1);
+    until_delivered(&stores, all).await;
+    for row in deliveries(&stores).await {
+        let counted = (row.attempts, row.lost, row.deferrals, row.fence, row.uncertain);
+        assert_eq!(counted, (1, 0, 0, 1, false), "{row:?}");
+    }
+    let last = attempts_by_component(&scene, "o-last").await;
+    let of_canary = last.get(&sha256(&variant("noop", SWAPS))).copied().unwrap_or_default();
+    assert!((EVENTS / 4..3 * EVENTS / 4).contains(&of_canary), "{last:?}");
+    assert_eq!(last[&sha256(&bytes_of("noop"))], EVENTS - of_canary);
+    host.stop();
+}
+
+#[test]
+fn a_batch_is_shared_out_between_the_two_components() {
+    run(a_batch_is_shared_out(Scene::sqlite()));
+}
+
+async fn a_batch_is_shared_out(scene: Scene) {
+    scene.migrate().await;
+    let canary = scene.path().join("canary.wasm");
+    let next = variant("full", 1);
+    replace(&canary, &next);
+    let both = format!("{}concurrency = 20\n", destination_of("full", &canary, "50%"));
+    let config = scene.write_patient_config(&both);
+    scene.producer().await.insert("order.created", "o", 20).await;
+    let host = Host::start(&config);
+    let stores = scene.stores().await;
+    until_delivered(&stores, 20).await;
+    let went = attempts_by_component(&scene, "o").await;
+    let parts = [sha256(&bytes_of("full")), sha256(&next)].map(|digest| went[&digest]);
+    assert_eq!(parts.iter().sum::<usize>(), 20, "one attempt each");
+    // Claimed at once, each part went out in one call to its component.
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    for row in deliveries(&stores).await {
+        let reference = row.reference.expect("it has a receipt");
+        *told.entry(reference.split(',').next().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    for part in parts {
+        assert!(part > 1, "{went:?}");
+        assert!(told.contains_key(&format!("batch of {part}")), "{went:?} {told:?}");
+    }
+    host.stop();
+}
+
+fn stable(component: &str) -> String {
+    let component = guest(component).display().to_string();
     format!("[destination.hook]\ncomponent = \"{component}\"\ntopics = [\"*\"]\n")
 }
 
-fn destination(canary: &std::path::Path, share: &str) -> String {
-    format!("{}canary = {{ component = \"{}\", share = \"{share}\" }}\n", noop(), canary.display())
+fn destination_of(component: &str, canary: &Path, share: &str) -> String {
+    let canary = canary.display();
+    format!("{}canary = {{ component = \"{canary}\", share = \"{share}\" }}\n", stable(component))
 }
 
-fn bytes_of_noop() -> Vec<u8> {
-    std::fs::read(guest("noop")).unwrap()
+fn destination(canary: &Path, share: &str) -> String {
+    destination_of("noop", canary, share)
+}
+
+fn bytes_of(component: &str) -> Vec<u8> {
+    std::fs::read(guest(component)).unwrap()
 }
 
 /// How many attempts each component had at the events of this prefix, by its digest.
 async fn attempts_by_component(scene: &Scene, prefix: &str) -> BTreeMap<String, usize> {
     let (stores, mut counts) = (scene.stores().await, BTreeMap::new());
-    for row in crate::databases::deliveries(&stores).await {
+    for row in deliveries(&stores).await {
         if !row.event_id.starts_with(&format!("{prefix}-")) {
             continue;
         }
