@@ -142,11 +142,8 @@ topics = ["*"]
 }
 
 fn build_host() -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--workspace", "--bins"])
-        .current_dir(workspace_root())
-        .status()?;
+    let mut cargo = crate::cargo();
+    let status = cargo.args(["build", "--workspace", "--bins"]).current_dir(workspace_root()).status()?;
     if !status.success() {
         bail!("building the host failed with {status}");
     }

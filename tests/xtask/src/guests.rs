@@ -96,7 +96,7 @@ pub fn test_natively() -> Result<()> {
 /// Cargo for a guest workspace. It has a target folder of its own, and knows nothing of what the
 /// host is built with: flags for this machine's processor would not fit the guest's.
 fn cargo(workspace: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let mut command = crate::cargo();
     surrounded(&mut command, workspace);
     command
 }

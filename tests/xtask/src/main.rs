@@ -8,6 +8,7 @@ mod setup;
 mod test;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 use clap::Parser;
@@ -83,6 +84,20 @@ fn main() -> Result<()> {
 pub fn workspace_root() -> &'static Path {
     // tests/xtask → the root, where Cargo.toml of the workspace is.
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lives in tests/xtask")
+}
+
+/// The cargo that runs us, without what it told us about ourselves: build scripts that look at those
+/// variables would build their crates anew each time a build starts from here and not from a shell.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let names = std::env::vars_os().map(|(name, _)| name);
+    let of_this_crate = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    for name in
+        names.filter(|name| of_this_crate.iter().any(|start| name.to_string_lossy().starts_with(start)))
+    {
+        command.env_remove(name);
+    }
+    command
 }
 
 pub fn target_dir() -> PathBuf {

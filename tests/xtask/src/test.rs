@@ -51,7 +51,7 @@ fn cargo(arguments: &[&str]) -> Result<()> {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let mut command = crate::cargo();
     command.args(arguments).current_dir(workspace_root());
     command
 }
@@ -68,7 +68,7 @@ fn succeeded(command: &mut Command) -> Result<()> {
 pub fn with_postgres(words: &[String]) -> Result<()> {
     let (program, arguments) = words.split_first().context("no command was given")?;
     let postgres = Postgres::start()?;
-    let mut command = Command::new(program);
+    let mut command = if program == "cargo" { crate::cargo() } else { Command::new(program) };
     command.args(arguments).env("OUTHAUL_TEST_POSTGRES", postgres.url());
     succeeded(
         command.env("OUTHAUL_GUESTS", guests::folder()).env("OUTHAUL_VERIFIERS", setup::verifiers_folder()),

@@ -30,13 +30,15 @@ impl Clock for Hand {
     }
 }
 
+type Answer = Box<dyn FnMut(&Call) -> Outcome + Send>;
+
 /// Answers as it is told, and remembers what it was asked.
 struct Scripted {
     digest: &'static str,
     clock: Arc<Hand>,
     takes: Duration,
     batch: Option<BatchLimits>,
-    answer: Cell<Box<dyn FnMut(&Call) -> Outcome + Send>>,
+    answer: Cell<Answer>,
     /// The calls, each with its events.
     asked: Cell<Vec<Vec<Call>>>,
     unready: Cell<Option<String>>,

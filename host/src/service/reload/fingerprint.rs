@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(of("hook", &moved), first);
         write("next.wasm", "next");
         let canary = |share: &str| {
-            of_lines(&format!("canary = {{ component = \"next.wasm\", share = \"{share}\" }}\n"))
+            let signature = "signature = { key = \"plugins.pub\", file = \"a.minisig\" }";
+            of_lines(&format!("canary = {{ component = \"next.wasm\", share = \"{share}\", {signature} }}\n"))
         };
         let with_canary = canary("5%");
         assert_ne!(with_canary, first);

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, bail};
 
@@ -64,7 +63,7 @@ fn generate_one(language: Language, project: &Project, toolchain: &Toolchain) ->
 fn install() -> Result<PathBuf> {
     let folder = target_dir().join("tools/wit-bindgen");
     println!("setup: building {GENERATOR} into {}", folder.display());
-    let mut install = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let mut install = crate::cargo();
     install.args(["install", GENERATOR, "--no-default-features", "--features", "c,go", "--root"]);
     install.arg(&folder).env("CARGO_TARGET_DIR", target_dir().join("tools/wit-bindgen-build"));
     setup::run(&mut install)?;

@@ -62,7 +62,7 @@ fn bindings_module() -> Result<PathBuf> {
         "[package]\nname = \"holder\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n{name} = \"={version}\"\n"
     );
     fs::write(folder.join("Cargo.toml"), manifest)?;
-    let mut metadata = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let mut metadata = crate::cargo();
     let output = metadata.args(["metadata", "--format-version", "1"]).current_dir(&folder).output()?;
     anyhow::ensure!(output.status.success(), "{metadata:?}: {}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
