@@ -124,6 +124,7 @@ async fn a_case_that_can_not_be_read_is_no_plugins_fault() {
         component: guest("log"),
         cases: cases.path().to_owned(),
         settings: Default::default(),
+        net: Default::default(),
     };
     let error = crate::harness::error(&plan).await;
     assert!(error.contains("a.toml") && error.contains("outcom"), "{error}");

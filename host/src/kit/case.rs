@@ -17,6 +17,9 @@ pub struct Common {
     pub settings: Map<String, Value>,
     #[serde(default)]
     pub secrets: BTreeMap<String, Secret>,
+    /// Servers of the author's own to grant, as `host:port` by the endpoints' names.
+    #[serde(default)]
+    pub net: BTreeMap<String, String>,
 }
 
 /// A secret to grant. Its keys stand here as they are: they are for tests only.

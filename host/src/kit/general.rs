@@ -47,7 +47,9 @@ pub const ODD: [Odd; 5] = [
 ];
 
 fn with_payload(payload: &[u8]) -> Event {
-    Event { payload_base64: Some(STANDARD.encode(payload)), ..Event::default() }
+    // Of its own ID: the same one with other content is a conflict for whoever keeps a ledger.
+    let id = format!("payload-of-{}", payload.len());
+    Event { id, payload_base64: Some(STANDARD.encode(payload)), ..Event::default() }
 }
 
 fn long_texts() -> Event {

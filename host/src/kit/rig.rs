@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::case::{self, Common};
 use super::server::{Request, Server};
 use crate::domain::{Event, EventSeq, Fence, Outcome, Timestamp};
-use crate::plugin::spec::{HttpGrant, Limits, PluginSpec, SecretGrant, SecretSource};
+use crate::plugin::spec::{HttpGrant, Limits, NetGrant, PluginSpec, SecretGrant, SecretSource};
 use crate::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, WentTo, dedup_id};
 
 /// What a setting says to mean the scripted server.
@@ -28,6 +28,7 @@ pub struct Rig {
     component: PathBuf,
     settings: Map<String, Value>,
     secrets: BTreeMap<String, SecretGrant>,
+    net: BTreeMap<String, NetGrant>,
     pub server: Server,
     /// A port that nobody listens on: it was free a moment ago.
     closed: String,
@@ -91,7 +92,9 @@ impl Rig {
         drop(listener);
         let server = Server::start().await?;
         let settings = common.settings;
-        Ok(Self { runtime, component, settings, secrets, server, closed, _keys: keys })
+        let grant = |address| NetGrant { address, private: true, ..NetGrant::default() };
+        let net = common.net.into_iter().map(|(name, address)| (name, grant(address))).collect();
+        Ok(Self { runtime, component, settings, secrets, net, server, closed, _keys: keys })
     }
 
     /// Whether the settings lead to the scripted server at all.
@@ -125,6 +128,7 @@ impl Rig {
             limits: Limits { call: setup.call, calls_per_instance, ..Limits::default() },
             http: vec![grant(self.server.origin()), grant(self.closed.clone())],
             secrets: self.secrets.clone(),
+            net: self.net.clone(),
             ..PluginSpec::bare("test", self.component.clone())
         }
     }

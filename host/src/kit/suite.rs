@@ -1,5 +1,6 @@
 //! All cases of one component, in order, each told as it ends.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -21,6 +22,8 @@ pub struct Plan {
     pub cases: PathBuf,
     /// Laid over the settings of the folder.
     pub settings: Map<String, Value>,
+    /// Laid over the endpoints of the folder.
+    pub net: BTreeMap<String, String>,
 }
 
 struct Run<'a> {
@@ -60,6 +63,7 @@ pub async fn run(
 ) -> anyhow::Result<Report> {
     let mut cases = case::read(&plan.cases).map_err(anyhow::Error::msg)?;
     cases.common.settings.extend(plan.settings.clone());
+    cases.common.net.extend(plan.net.clone());
     let rig = Rig::new(runtime.clone(), plan.component.clone(), cases.common).await?;
     let report = Report { component: plan.component.display().to_string(), ..Report::default() };
     let mut run = Run { report, clock, on_test };

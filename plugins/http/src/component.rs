@@ -45,7 +45,7 @@ impl Destination for Http {
     fn deliver(&mut self, event: Event) -> Outcome {
         let settings = &self.settings;
         let timestamp_s = now_s();
-        let mut message = message::compose(settings, &borrowed(&event), timestamp_s)?;
+        let mut message = message::compose(settings, &(&event).into(), timestamp_s)?;
         if let Some(signing) = &settings.signing {
             sign(signing, &mut message, timestamp_s)?;
         }
@@ -59,19 +59,6 @@ impl Destination for Http {
         answer.outcome_as(
             settings.overrides.get(answer.status).unwrap_or_else(|| Kind::of_status(answer.status)),
         )
-    }
-}
-
-fn borrowed(event: &Event) -> message::Event<'_> {
-    message::Event {
-        dedup_id: &event.dedup_id,
-        topic: &event.topic,
-        key: event.key.as_deref(),
-        tenant: &event.tenant,
-        headers: &event.headers,
-        content_type: &event.content_type,
-        payload: &event.payload,
-        created_at_us: event.created_at,
     }
 }
 

@@ -3,10 +3,11 @@
 //! Everything that can be decided without the host is in modules that call neither it nor a clock, and
 //! is tested natively; `component` puts them to work.
 
-pub mod cloudevents;
 pub mod message;
 pub mod settings;
 pub mod signing;
+
+pub use ::cloudevents;
 
 #[cfg(target_arch = "wasm32")]
 mod component;

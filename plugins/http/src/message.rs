@@ -5,23 +5,9 @@ use std::borrow::Cow;
 use outhaul_plugin::Failure;
 use uri::{HeaderName, HeaderValue};
 
-use crate::cloudevents::{self, Mode};
+use crate::cloudevents::{self, Event, Mode};
 use crate::settings::Settings;
 use crate::signing::{self, SignatureHeader};
-
-/// What of the contract's event matters here.
-#[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
-    pub dedup_id: &'a str,
-    pub topic: &'a str,
-    pub key: Option<&'a str>,
-    pub tenant: &'a str,
-    pub headers: &'a [(String, String)],
-    pub content_type: &'a str,
-    pub payload: &'a [u8],
-    /// Microseconds since 1970.
-    pub created_at_us: i64,
-}
 
 /// A request before it is signed. The body is signed exactly as it stands here.
 #[derive(Debug)]

@@ -21,6 +21,7 @@ pub mod destination {
                 include outhaul:delivery/destination@0.1.0;
                 import wasi:clocks/monotonic-clock@0.2.12;
                 import wasi:http/outgoing-handler@0.2.12;
+                import wasi:random/random@0.2.12;
             }
         ",
         world: "outhaul:sdk/sdk-destination",
@@ -28,6 +29,25 @@ pub mod destination {
         // Holds a resource, which nothing compares.
         additional_derives_ignore: ["stream-error"],
         pub_export_macro: true,
+        generate_all,
+    });
+}
+
+/// Apart, so that a plugin that opens no connections does not ask for them.
+pub mod net {
+    wit_bindgen::generate!({
+        path: ["wit/deps/io.wit", "wit/net"],
+        inline: "
+            package outhaul:sdk;
+            world sdk-net { import outhaul:net/net@0.1.0; }
+        ",
+        world: "outhaul:sdk/sdk-net",
+        with: {
+            "wasi:io/error@0.2.12": crate::bindings::destination::wasi::io::error,
+            "wasi:io/poll@0.2.12": crate::bindings::destination::wasi::io::poll,
+            "wasi:io/streams@0.2.12": crate::bindings::destination::wasi::io::streams,
+        },
+        additional_derives: [PartialEq],
         generate_all,
     });
 }

@@ -51,11 +51,14 @@
 
 #[doc(hidden)]
 pub mod bindings;
+mod deadline;
 mod destination;
 mod failure;
 pub mod http;
 mod kind;
 pub mod log;
+pub mod net;
+pub mod random;
 mod receipt;
 pub mod secrets;
 mod settings;

@@ -62,6 +62,11 @@ impl Need {
         Self::new("http", "", purpose)
     }
 
+    /// Connections to an endpoint; `name` is empty where the settings say which.
+    pub fn net(name: impl Into<String>, purpose: impl Into<String>) -> Self {
+        Self::new("net", name, purpose)
+    }
+
     /// A secret; `name` is empty where the settings say which.
     pub fn secret(name: impl Into<String>, purpose: impl Into<String>) -> Self {
         Self::new("secret", name, purpose)

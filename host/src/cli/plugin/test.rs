@@ -28,6 +28,15 @@ pub struct TestArgs {
     /// A JSON object, laid over the settings of  cases/settings.toml
     #[arg(long, value_name = "JSON", value_parser = settings::parse)]
     settings: Option<Map<String, Value>>,
+    /// A server to grant, such as  broker=127.0.0.1:4222 , in place of that of  cases/settings.toml
+    #[arg(long, value_name = "ENDPOINT=HOST:PORT", value_parser = endpoint)]
+    net: Vec<(String, String)>,
+}
+
+fn endpoint(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, address)| !name.is_empty() && address.contains(':'));
+    let pair = pair.ok_or("write the endpoint's name and its address, such as  broker=127.0.0.1:4222")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
 }
 
 pub async fn run(args: &TestArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
@@ -42,6 +51,7 @@ pub async fn run(args: &TestArgs, out: &mut (dyn Write + Send)) -> anyhow::Resul
         component: args.component.clone(),
         cases: args.cases.clone().unwrap_or_else(|| suite::cases_beside(&args.component)),
         settings: args.settings.clone().unwrap_or_default(),
+        net: args.net.iter().cloned().collect(),
     };
     let mut told = Ok(());
     let mut tell = |test: &Tested| {

@@ -3,7 +3,6 @@
 //! The host does TLS, keeps connections, injects the operator's header secrets, and lets a plugin reach
 //! only the origins its config grants. Redirects are never followed.
 
-mod deadline;
 mod error;
 mod request;
 mod response;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::deadline::Deadline;
 use super::error::{self, Error, Fault};
 use super::response::{Response, read};
 use crate::bindings::destination::wasi::http::outgoing_handler;
 use crate::bindings::destination::wasi::http::types::{
     ErrorCode, Fields, FutureIncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme,
 };
+use crate::deadline::Deadline;
 
 const BODY_BYTES: usize = 64 << 10;
 

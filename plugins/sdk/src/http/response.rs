@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::deadline::Deadline;
 use super::retry_after;
 use crate::bindings::destination::wasi::http::types::{IncomingBody, IncomingResponse};
 use crate::bindings::destination::wasi::io::streams::{InputStream, StreamError};
+use crate::deadline::Deadline;
 use crate::{Failure, Kind, Outcome, Receipt};
 
 /// Of the answer's body, this much is shown to people.

@@ -1,15 +1,14 @@
-//! CloudEvents 1.0 over HTTP: an event's attributes as headers (binary mode), or the whole event as
-//! one JSON text (structured mode).
+//! CloudEvents 1.0 of an outbox event: its attributes as pairs (binary mode), or the whole event as one
+//! JSON text (structured mode). How the pairs are spelled is each protocol's own.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-
-use crate::message::Event;
 
 /// Unless the operator names the application. It does not hold the destination's name: a receiver
 /// tells duplicates by source and ID, and a renamed destination must not make old events new.
@@ -20,7 +19,69 @@ pub const STRUCTURED_CONTENT_TYPE: &str = "application/cloudevents+json; charset
 /// The last microsecond of the year 9999.
 const TIME_MAX_US: u64 = 253_402_300_799_999_999;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What of the contract's event matters here.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    pub dedup_id: &'a str,
+    pub topic: &'a str,
+    pub key: Option<&'a str>,
+    pub tenant: &'a str,
+    pub headers: &'a [(String, String)],
+    pub content_type: &'a str,
+    pub payload: &'a [u8],
+    /// Microseconds since 1970.
+    pub created_at_us: i64,
+}
+
+impl<'a> From<&'a outhaul_plugin::Event> for Event<'a> {
+    fn from(event: &'a outhaul_plugin::Event) -> Self {
+        Self {
+            dedup_id: &event.dedup_id,
+            topic: &event.topic,
+            key: event.key.as_deref(),
+            tenant: &event.tenant,
+            headers: &event.headers,
+            content_type: &event.content_type,
+            payload: &event.payload,
+            created_at_us: event.created_at,
+        }
+    }
+}
+
+/// The setting `cloudevents`: a mode, or a table of mode and source.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "Written")]
+pub struct Setting {
+    pub mode: Mode,
+    pub source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "\"binary\", \"structured\", or a table of mode and source")]
+enum Written {
+    Mode(Mode),
+    Table(Table),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    mode: Mode,
+    source: Option<String>,
+}
+
+impl From<Written> for Setting {
+    fn from(written: Written) -> Self {
+        let (mode, source) = match written {
+            Written::Mode(mode) => (mode, None),
+            Written::Table(table) => (table.mode, table.source),
+        };
+        Self { mode, source: source.unwrap_or_else(|| DEFAULT_SOURCE.to_owned()) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     Binary,
     Structured,
@@ -39,7 +100,7 @@ impl Mode {
 
 /// The attributes of an event, but for its content type. `partitionkey` is the standard's own
 /// extension; `tenant` is ours.
-fn attributes<'a>(event: &Event<'a>, source: &str) -> Vec<(&'static str, String)> {
+pub fn attributes<'a>(event: &Event<'a>, source: &str) -> Vec<(&'static str, String)> {
     let mut attributes = vec![
         ("specversion", "1.0".to_owned()),
         ("id", event.dedup_id.to_owned()),
@@ -60,14 +121,14 @@ fn attributes<'a>(event: &Event<'a>, source: &str) -> Vec<(&'static str, String)
     attributes
 }
 
-/// Binary mode: the headers to add. The payload is the body, its content type the body's.
+/// Binary mode over HTTP: the headers to add. The payload is the body, its content type the body's.
 pub fn headers(event: &Event, source: &str) -> Vec<(String, String)> {
     let attributes = attributes(event, source).into_iter();
     attributes.map(|(name, value)| (format!("ce-{name}"), percent_encode(&value))).collect()
 }
 
 /// Space, quote, percent and whatever is not visible ASCII, as the HTTP binding (3.1.3.2) says.
-fn percent_encode(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -121,6 +182,19 @@ fn is_json(content_type: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_setting_is_a_mode_or_a_table() {
+        let setting = |json: &str| serde_json::from_str::<Setting>(json);
+        let binary = setting(r#""binary""#).unwrap();
+        assert_eq!((binary.mode, binary.source.as_str()), (Mode::Binary, DEFAULT_SOURCE));
+        let structured = setting(r#"{"mode":"structured","source":"/shop"}"#).unwrap();
+        assert_eq!((structured.mode, structured.source.as_str()), (Mode::Structured, "/shop"));
+        for wrong in [r#""batched""#, r#"{"source":"/shop"}"#, r#"{"mode":"binary","sauce":"x"}"#] {
+            let error = setting(wrong).unwrap_err().to_string();
+            assert!(error.contains("a table of mode and source"), "{error}");
+        }
+    }
 
     fn event() -> Event<'static> {
         Event {
