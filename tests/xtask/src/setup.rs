@@ -1,7 +1,7 @@
 //! What a fresh machine lacks: Debian packages, by name, with a word on why.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -52,6 +52,22 @@ pub fn postgres_bin() -> Result<PathBuf> {
 pub fn registry() -> Result<()> {
     ensure("docker-registry", &["docker-registry"], || which("docker-registry"))
 }
+
+/// The brokers that the tests start, and the independent clients that read back what was published.
+pub fn brokers() -> Result<()> {
+    for (program, package) in BROKERS {
+        let is_there = || which(program) || Path::new("/usr/sbin").join(program).is_file();
+        ensure(program, &[package], is_there)?;
+    }
+    python_packages("brokers", &BROKER_CLIENTS).map(drop)
+}
+
+/// Programs and the packages they are in.
+const BROKERS: [(&str, &str); 3] =
+    [("nats-server", "nats-server"), ("redis-server", "redis-server"), ("mosquitto", "mosquitto")];
+
+/// Each broker's own client.
+const BROKER_CLIENTS: [&str; 3] = ["nats-py==2.16.0", "redis==8.1.0", "paho-mqtt==2.2.0"];
 
 fn find_postgres_bin() -> Option<PathBuf> {
     let debian = PathBuf::from("/usr/lib/postgresql/15/bin");

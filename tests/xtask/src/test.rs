@@ -14,16 +14,31 @@ struct Budgets {
     requests: u32,
     /// Through one destination of Python, and one of JavaScript.
     stream_events: u32,
+    /// To each broker.
+    broker_events: u32,
 }
 
 pub fn run(full: bool, filter: &[String]) -> Result<()> {
     let budgets = if full {
-        Budgets { simulation_secs: 900, replacements: 10_000, requests: 50_000, stream_events: 10_000 }
+        Budgets {
+            simulation_secs: 900,
+            replacements: 10_000,
+            requests: 50_000,
+            stream_events: 10_000,
+            broker_events: 10_000,
+        }
     } else {
-        Budgets { simulation_secs: 90, replacements: 2_000, requests: 1_000, stream_events: 1_000 }
+        Budgets {
+            simulation_secs: 90,
+            replacements: 2_000,
+            requests: 1_000,
+            stream_events: 1_000,
+            broker_events: 1_000,
+        }
     };
     setup::verifiers()?;
     setup::registry()?;
+    setup::brokers()?;
     let guest_folder = guests::build_all()?;
     languages::build(&languages::Language::ALL)?;
     // The crash and end-to-end suites run the real program.
@@ -38,7 +53,8 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         .env("OUTHAUL_SIM_SECONDS", budgets.simulation_secs.to_string())
         .env("OUTHAUL_REPLACEMENTS", budgets.replacements.to_string())
         .env("OUTHAUL_REQUESTS", budgets.requests.to_string())
-        .env("OUTHAUL_STREAM_EVENTS", budgets.stream_events.to_string());
+        .env("OUTHAUL_STREAM_EVENTS", budgets.stream_events.to_string())
+        .env("OUTHAUL_BROKER_EVENTS", budgets.broker_events.to_string());
     let host = succeeded(&mut tests);
     drop(postgres);
     // The plugins' pure parts run natively, in their own workspace.

@@ -1,0 +1,149 @@
+use outhaul_plugin::net::Script;
+use outhaul_plugin::{Outcome, parse_settings};
+
+use super::*;
+
+const INFO: &[u8] = b"INFO {\"headers\":true,\"max_payload\":1000,\"nonce\":\"abc\"}\r\n";
+
+fn event(id: &str) -> Event {
+    Event {
+        id: id.into(),
+        dedup_id: id.into(),
+        destination: "bus".into(),
+        topic: format!("order.{id}"),
+        key: None,
+        tenant: String::new(),
+        headers: Vec::new(),
+        content_type: "application/json".into(),
+        payload: b"{}".to_vec(),
+        created_at: 0,
+        sequence: 1,
+        attempt: 1,
+        last_attempt: false,
+        uncertain_before: false,
+        fence: 1,
+        budget_ms: 10_000,
+        attributes: Vec::new(),
+    }
+}
+
+fn open(says: &[&[u8]]) -> Result<Session<Script>, LoginError> {
+    let script = Script::saying(&[&[INFO], says].concat());
+    Session::open(Connection::over(script), "_INBOX.x".into(), |info| {
+        assert_eq!(info.nonce, "abc");
+        Ok(Credentials::new())
+    })
+}
+
+/// Publishes `a`, `b` and `c`, while the server says this.
+fn publish(settings: &str, says: &[&[u8]]) -> (Published, String) {
+    let mut session = open(&[&[&b"PONG\r\n"[..]], says].concat()).unwrap_or_else(|error| panic!("{error:?}"));
+    let settings: Settings = parse_settings(settings).unwrap();
+    let published = session.publish(&settings, &["a", "b", "c"].map(event));
+    let heard = String::from_utf8(session.connection.pipe().heard.clone()).unwrap();
+    (published, heard)
+}
+
+fn ack(number: u64, seq: u64) -> Vec<u8> {
+    let json = format!("{{\"stream\":\"S\",\"seq\":{seq}}}");
+    format!("MSG _INBOX.x.{number} 1 {}\r\n{json}\r\n", json.len()).into_bytes()
+}
+
+fn nobody(number: u64) -> Vec<u8> {
+    format!("HMSG _INBOX.x.{number} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n").into_bytes()
+}
+
+fn stored(seq: u64) -> Outcome {
+    Ok(Receipt::delivered().with_reference(format!("S/{seq}")))
+}
+
+#[test]
+fn confirmations_are_matched_in_any_order_and_a_ping_among_them_is_answered() {
+    let (published, heard) = publish("{}", &[&ack(2, 9), b"PING\r\n", &ack(0, 7), &ack(77, 1), &ack(1, 8)]);
+    assert_eq!(published.outcomes, [stored(7), stored(8), stored(9)]);
+    assert!(!published.is_broken);
+    assert!(heard.ends_with("PONG\r\n"), "{heard}");
+    assert_eq!(heard.matches("HPUB order.").count(), 3);
+    let first = heard.find("HPUB order.a _INBOX.x.0").unwrap();
+    assert!(first > heard.find("SUB _INBOX.x.* 1").unwrap());
+}
+
+#[test]
+fn what_is_not_confirmed_may_have_been_applied() {
+    let (published, _) = publish("{}", &[&ack(1, 8)]);
+    assert!(published.is_broken);
+    assert_eq!(published.outcomes[1], stored(8));
+    for index in [0, 2] {
+        let Err(Failure::Unavailable(info)) = &published.outcomes[index] else { panic!() };
+        assert!(info.maybe_applied && info.code == "no-answer", "{info:?}");
+    }
+}
+
+#[test]
+fn a_subject_that_no_stream_takes_is_told_from_one_whose_stream_is_silent() {
+    let none = b"MSG _INBOX.x.3 1 16\r\n{\"streams\":null}\r\n";
+    let one = b"MSG _INBOX.x.4 1 17\r\n{\"streams\":[\"S\"]}\r\n";
+    let (published, heard) = publish("{}", &[&nobody(0), &ack(1, 8), &nobody(2), none, one]);
+    let code = |index: usize| match &published.outcomes[index] {
+        Err(Failure::Misconfigured(detail)) => detail.code.clone(),
+        Err(Failure::Unavailable(info)) => info.code.clone(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!((code(0), code(2)), ("no-stream".into(), "no-leader".into()));
+    assert!(heard.contains("{\"subject\":\"order.a\"}") && !published.is_broken);
+}
+
+#[test]
+fn only_the_subject_that_is_denied_fails() {
+    let denied = b"-ERR 'Permissions Violation for Publish to \"order.b\"'\r\n";
+    let (published, _) = publish("{}", &[denied, &ack(0, 1), &ack(2, 2)]);
+    assert!(
+        matches!(&published.outcomes[1], Err(Failure::Misconfigured(detail)) if detail.code == "permission")
+    );
+    assert_eq!((&published.outcomes[0], &published.outcomes[2]), (&stored(1), &stored(2)));
+}
+
+#[test]
+fn core_nats_has_delivered_what_came_before_an_answered_ping() {
+    let (published, heard) = publish(r#"{"mode":"core"}"#, &[b"PONG\r\n"]);
+    assert_eq!(published.outcomes, vec![Ok(Receipt::delivered()); 3]);
+    assert!(heard.ends_with("PING\r\n"));
+    let (published, _) = publish(r#"{"mode":"core"}"#, &[]);
+    assert!(published.outcomes.iter().all(|outcome| outcome.is_err()) && published.is_broken);
+}
+
+#[test]
+fn a_message_larger_than_the_server_takes_is_not_sent() {
+    let mut session = open(&[b"PONG\r\n", &ack(1, 4)]).unwrap_or_else(|error| panic!("{error:?}"));
+    let large = Event { payload: vec![7; 1_001], ..event("a") };
+    let published = session.publish(&parse_settings("{}").unwrap(), &[large, event("b")]);
+    let Err(Failure::Rejected(detail)) = &published.outcomes[0] else { panic!() };
+    assert!(detail.message.contains("the server takes 1000"), "{}", detail.message);
+    assert_eq!(published.outcomes[1], stored(4));
+}
+
+#[test]
+fn a_refused_login_and_a_server_that_is_none_are_told_apart() {
+    let refused = open(&[b"-ERR 'Authorization Violation'\r\n"]).err();
+    assert_eq!(refused, Some(LoginError::Refused("Authorization Violation".into())));
+    let silent = open(&[]).err();
+    assert_eq!(silent, Some(LoginError::Failed(Error::TimedOut)));
+    let other =
+        Session::open(
+            Connection::over(Script::saying(&[b"+OK\r\n"])),
+            "i".into(),
+            |_| Ok(Credentials::new()),
+        );
+    assert!(matches!(other.err(), Some(LoginError::Failed(Error::Protocol(_)))));
+}
+
+#[test]
+fn a_server_that_is_about_to_stop_is_left_before_anything_is_sent() {
+    let mut session = open(&[b"PONG\r\n", b"PING\r\n"]).unwrap_or_else(|error| panic!("{error:?}"));
+    assert_eq!(session.refresh(), Ok(()));
+    let heard = session.connection.pipe().heard.clone();
+    assert!(heard.ends_with(b"PONG\r\n"));
+    let leaving = b"INFO {\"headers\":true,\"ldm\":true}\r\n";
+    session.connection.pipe().says.push_back(Ok(leaving.to_vec()));
+    assert_eq!(session.refresh(), Err(Error::Closed));
+}

@@ -1,0 +1,266 @@
+//! NATS: JetStream, which stores, confirms and deduplicates, and core NATS, which hands on.
+
+use std::path::Path;
+use std::process::Command;
+
+use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
+use outhaul_tests::tls::Authority;
+
+use crate::bus::Bus;
+use crate::clients::{self, Got, Listener};
+use crate::databases::until;
+use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
+use crate::proxy::TlsProxy;
+use crate::server::{Server, print_version, program};
+
+const CLIENT: &str = "nats_client.py";
+/// More than 1 MiB, so that a payload of that size has room for its headers.
+const CONFIG: &str = "max_payload: 2MB\n";
+
+fn server(config: &'static str) -> Server {
+    print_version("nats-server", "--version");
+    Server::start(move |folder: &Path, port| {
+        let text = format!(
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{config}",
+            folder.display()
+        );
+        let file = folder.join("nats.conf");
+        std::fs::write(&file, text).expect("the folder can be written");
+        let mut command = Command::new(program("nats-server"));
+        command.arg("--config").arg(file);
+        command
+    })
+}
+
+/// With a stream `ORDERS` of `order.>`.
+fn with_stream(config: &'static str, options: &str) -> Server {
+    let server = server(config);
+    client(&server, &["create", "ORDERS", "order.>", options]);
+    server
+}
+
+fn client(server: &Server, words: &[&str]) -> String {
+    client_as("", server, words)
+}
+
+fn client_as(login: &str, server: &Server, words: &[&str]) -> String {
+    let url = format!("nats://{login}{}", server.address());
+    clients::run(CLIENT, &[&[url.as_str()], words].concat())
+}
+
+fn stored(server: &Server) -> Vec<Got> {
+    clients::read(CLIENT, &[&format!("nats://{}", server.address()), "read", "ORDERS"])
+}
+
+fn bus(server: &Server, settings: &str) -> Bus {
+    Bus::new("nats", server.address(), settings)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_is_stored_once_in_its_keys_order_with_its_exact_bytes() {
+    let server = with_stream(CONFIG, "{}");
+    let running = bus(&server, "").start().await;
+    let events = numbered(budget());
+    running.emit(&events).await;
+    running.until_all_delivered(events.len()).await;
+    let reference = running.rows().await[0].reference.clone().unwrap();
+    assert!(reference.starts_with("ORDERS/"), "{reference}");
+    running.stop();
+    let got = stored(&server);
+    assert_eq!(assert_all_there(&events, &got), 0, "nothing is there twice");
+    assert_keys_in_order(&got);
+    let first = got.iter().find(|message| message.id() == "event-000000").unwrap();
+    assert_eq!(first.place, "order.created");
+    assert_eq!(first.headers["Nats-Msg-Id"], "event-000000");
+    assert_eq!(first.headers["Content-Type"], "application/octet-stream");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_killed_in_the_middle_loses_nothing_and_stores_nothing_twice() {
+    let mut server = with_stream(CONFIG, "{}");
+    let running = bus(&server, "").start().await;
+    let events = numbered(budget());
+    running.emit(&events).await;
+    running.until_delivered(events.len() / 4).await;
+    server.kill();
+    running.until_lane_is(LaneState::Paused).await;
+    server.restart();
+    running.until_all_delivered(events.len()).await;
+    let rows = running.rows().await;
+    assert!(rows.iter().any(|row| row.deferrals > 0), "the kill came after the last delivery");
+    running.stop();
+    let got = stored(&server);
+    assert_eq!(assert_all_there(&events, &got), 0, "what was stored before the kill is recognised");
+    assert_keys_in_order(&got);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_killed_between_confirmation_and_acknowledgement_delivers_again_and_is_told_of_the_duplicate()
+{
+    let server = with_stream(CONFIG, "{}");
+    let mut running = Bus { is_brief: true, ..bus(&server, "") }.start().await;
+    // The server holds its confirmation until the outbox can't be written.
+    server.pause();
+    running.emit(&[event(7)]).await;
+    until("the event is claimed", async || {
+        running.rows().await.first().filter(|row| row.lease_until.is_some()).map(drop)
+    })
+    .await;
+    let mut lock = running.scene.producer().await;
+    lock.execute("begin immediate").await;
+    server.resume();
+    until("it is stored", async || (client(&server, &["count", "ORDERS"]).trim() == "1").then_some(())).await;
+    running.kill_host();
+    lock.execute("rollback").await;
+    running.start_host();
+    let row = running.until_ended(DeliveryStatus::Delivered).await;
+    assert_eq!((row.attempts, row.disposition.as_deref()), (2, Some("duplicate")));
+    running.stop();
+    assert_eq!(assert_all_there(&[event(7)], &stored(&server)), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_server_leaves_the_outcome_uncertain_and_recovers() {
+    let server = with_stream(CONFIG, "{}");
+    let running = bus(&server, "").start().await;
+    running.emit(&[event(5)]).await;
+    running.until_delivered(1).await;
+    // The connection is open and in use; now nobody answers on it.
+    server.pause();
+    running.emit(&[event(6)]).await;
+    running.until_lane_is(LaneState::Paused).await;
+    let attempted = running.attempted("event-000006").await;
+    assert_eq!(attempted, ("unavailable".to_owned(), "no-answer".to_owned(), true));
+    server.resume();
+    running.until_delivered(2).await;
+    running.stop();
+    assert_eq!(assert_all_there(&[event(5), event(6)], &stored(&server)), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn core_nats_reaches_who_listens() {
+    let server = server(CONFIG);
+    let url = format!("nats://{}", server.address());
+    let mut listener = Listener::start(CLIENT, &[&url, "listen", "shop.order.>"]);
+    let running =
+        bus(&server, "mode = \"core\", subject = \"shop.{topic}\", cloudevents = \"binary\"").start().await;
+    let events = numbered(20);
+    running.emit(&events).await;
+    let got = listener.take(20);
+    running.until_delivered(20).await;
+    running.stop();
+    assert_eq!(assert_all_there(&events, &got), 0);
+    assert!(got.iter().all(|message| message.headers["ce-id"] == message.id()));
+}
+
+/// The reason of the lane after one event.
+async fn reason(bus: Bus) -> String {
+    let running = bus.start().await;
+    running.emit(&[event(9)]).await;
+    let reason = running.until_stopped().await;
+    running.stop();
+    reason
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_stops_the_lane_and_the_right_one_delivers() {
+    let config = "authorization { user: shop, password: right }\n";
+    let server = server(config);
+    client_as("shop:right@", &server, &["create", "ORDERS", "order.>"]);
+    let auth = "auth = { user = \"shop\", password = \"login\" }";
+    let with = |password: &str| Bus { password: Some(password.to_owned()), ..bus(&server, auth) };
+    let told = reason(with("wrong")).await;
+    assert!(told.contains("Authorization Violation") && told.contains("setting auth"), "{told}");
+    let running = with("right").start().await;
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subject_without_a_stream_stops_the_lane_until_there_is_one() {
+    let server = server(CONFIG);
+    let told = reason(bus(&server, "")).await;
+    assert!(told.contains("no stream takes the subject order.created; create one"), "{told}");
+    let plain = Server::start(|_, port| {
+        let mut command = Command::new(program("nats-server"));
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string()]);
+        command
+    });
+    let told = reason(Bus::new("nats", plain.address(), "")).await;
+    assert!(told.contains("no JetStream") && told.contains("mode = \"core\""), "{told}");
+    client(&server, &["create", "OTHER", "order.>"]);
+    let told = reason(bus(&server, "stream = \"ORDERS\"")).await;
+    assert!(told.contains("expected stream does not match") && told.contains("setting stream"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_too_large_is_a_dead_letter_that_names_the_limit() {
+    let server = with_stream("max_payload: 64KB\n", "{\"max_msg_size\": 2000}");
+    let running = bus(&server, "").start().await;
+    for (number, bytes, word) in [(1, 70_000, "the server takes 65536"), (2, 3_000, "max_msg_size")] {
+        let large = NewEvent { payload: vec![7; bytes], ..event(number) };
+        running.emit(&[large]).await;
+        let row = until("it is dead", async || {
+            let rows = running.rows().await;
+            rows.into_iter()
+                .find(|row| row.event_id == event(number).id && row.status == DeliveryStatus::Dead)
+        })
+        .await;
+        let error = row.last_error.unwrap();
+        assert!(error.contains(word), "{error}");
+    }
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_stream_pauses_the_lane_until_it_takes_more() {
+    let server = with_stream(CONFIG, "{\"max_msgs\": 2, \"discard\": \"new\"}");
+    let running = bus(&server, "").start().await;
+    running.emit(&numbered(2)).await;
+    running.until_delivered(2).await;
+    running.emit(&[event(8)]).await;
+    let lane = running.until_lane_is(LaneState::Paused).await;
+    let told = lane.reason.unwrap();
+    assert!(told.contains("maximum messages exceeded") && told.contains("make room"), "{told}");
+    client(&server, &["purge", "ORDERS"]);
+    running.until_delivered(3).await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers() {
+    let server = with_stream(CONFIG, "{}");
+    let (authority, stranger) = (Authority::default(), Authority::default());
+    let proxy = TlsProxy::start(&authority, server.port).await;
+    let folder = tempfile::tempdir().unwrap();
+    let told = reason(proxy.bus("nats", "", folder.path(), &stranger)).await;
+    assert!(told.contains("roots = \"ca.pem\""), "{told}");
+    let running = proxy.bus("nats", "", folder.path(), &authority).start().await;
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_pauses_the_lane_and_burns_no_attempt() {
+    let mut server = with_stream(CONFIG, "{}");
+    server.kill();
+    let running = bus(&server, "").start().await;
+    running.emit(&[event(9)]).await;
+    let lane = running.until_lane_is(LaneState::Paused).await;
+    assert!(lane.reason.unwrap().contains("nothing listens"));
+    server.restart();
+    let row = running.until_ended(DeliveryStatus::Delivered).await;
+    assert_eq!(row.attempts, 1);
+    assert!(row.deferrals > 0);
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plugin_passes_the_conformance_cases() {
+    let server = with_stream(CONFIG, "{}");
+    crate::conformance::passes("nats", &server.address()).await;
+}
