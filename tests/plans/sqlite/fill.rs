@@ -9,6 +9,9 @@ pub const KEYED: i64 = 2;
 /// Everything is due tomorrow.
 pub const QUIET: i64 = 3;
 
+/// A thousand keys, half of whose 200,000 deliveries are delivered.
+pub const MANY_KEYS: i64 = 4;
+
 /// The first event of the keyed destination, its head in back-off.
 pub const KEYED_FIRST: i64 = 1_000_001;
 
@@ -69,8 +72,18 @@ pub async fn fill(connection: &mut SqliteConnection) {
         ),
     )
     .await;
+    run(
+        connection,
+        format!(
+            "{} INSERT INTO outbox_delivery {COLUMNS}
+             SELECT {MANY_KEYS}, i, i <= 100000, iif(i <= 100000, NULL, i), '', 'k' || i % 1000, 0, 0, NULL
+             FROM n",
+            numbers(1, 200_000)
+        ),
+    )
+    .await;
     connection
-        .execute("UPDATE outbox_destination SET ordering = 'key-block' WHERE id = 2")
+        .execute("UPDATE outbox_destination SET ordering = 'key-block' WHERE id IN (2, 4)")
         .await
         .expect("order");
     for trigger in &triggers {

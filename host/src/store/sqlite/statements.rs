@@ -44,7 +44,11 @@ fn load(file: &str, now: &str, which: &'static str) -> SqlStr {
     let text = file
         .replace("{delivery_columns}", include_str!("sql/part_delivery_columns.sql").trim_end())
         .replace("{now}", now)
-        .replace("{which}", which);
+        .replace("{which}", which)
+        .replace(
+            "{index}",
+            if which == SUSPECT { "outbox_delivery_due_suspect" } else { "outbox_delivery_due" },
+        );
     // Safe: nothing but our own files and the clock is in it.
     AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
 }

@@ -1,6 +1,7 @@
 -- Up to ?3 deliveries of destination ?1 that are due at ?2, in due order, each with its event and
 -- its standing in its key under the order ?4. Each question of the standing is one probe of an
--- index, asked only for the rows that are returned.
+-- index, asked only for the rows that are returned. The indexes are named: without statistics the
+-- planner may walk the primary key, and so all that lies before.
 SELECT d.event_seq,
        d.attempts,
        d.deferrals,
@@ -19,7 +20,7 @@ SELECT d.event_seq,
        CASE WHEN ?4 = 'none' OR d.partition_key IS NULL THEN 0 ELSE
            EXISTS (
                SELECT 1
-               FROM outbox_delivery leased
+               FROM outbox_delivery leased INDEXED BY outbox_delivery_key_leased
                WHERE leased.destination_id = d.destination_id
                  AND leased.tenant_id = d.tenant_id
                  AND leased.partition_key = d.partition_key
@@ -28,7 +29,7 @@ SELECT d.event_seq,
                  AND leased.event_seq <> d.event_seq)
            OR EXISTS (
                SELECT 1
-               FROM outbox_delivery earlier
+               FROM outbox_delivery earlier INDEXED BY outbox_delivery_key
                WHERE earlier.destination_id = d.destination_id
                  AND earlier.tenant_id = d.tenant_id
                  AND earlier.partition_key = d.partition_key
@@ -37,7 +38,7 @@ SELECT d.event_seq,
                  AND (earlier.expires_at IS NULL OR earlier.expires_at > ?2))
            OR (?4 = 'key-block' AND EXISTS (
                SELECT 1
-               FROM outbox_delivery dead
+               FROM outbox_delivery dead INDEXED BY outbox_delivery_key_dead
                WHERE dead.destination_id = d.destination_id
                  AND dead.tenant_id = d.tenant_id
                  AND dead.partition_key = d.partition_key
@@ -48,14 +49,14 @@ SELECT d.event_seq,
        -- A cancelled delivery keeps its lease, and its key waits for the end of it.
        CASE WHEN ?4 = 'none' OR d.partition_key IS NULL THEN NULL ELSE (
            SELECT max(ended.lease_until)
-           FROM outbox_delivery ended
+           FROM outbox_delivery ended INDEXED BY outbox_delivery_key_leased
            WHERE ended.destination_id = d.destination_id
              AND ended.tenant_id = d.tenant_id
              AND ended.partition_key = d.partition_key
              AND ended.lease_until > ?2
              AND ended.status <> 0)
        END AS waits_until
-FROM outbox_delivery d
+FROM outbox_delivery d INDEXED BY {index}
 CROSS JOIN outbox_event e ON e.seq = d.event_seq
 WHERE d.destination_id = ?1
   AND d.status = 0

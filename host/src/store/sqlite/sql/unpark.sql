@@ -6,7 +6,7 @@ SET parked = 0,
     due_at = min(
         max(coalesce(d.due_at, ?2), coalesce((
             SELECT max(ended.lease_until)
-            FROM outbox_delivery ended
+            FROM outbox_delivery ended INDEXED BY outbox_delivery_key_leased
             WHERE ended.destination_id = d.destination_id
               AND ended.tenant_id = d.tenant_id
               AND ended.partition_key = d.partition_key
@@ -17,7 +17,7 @@ FROM (
     SELECT k.value ->> 0 AS destination_id,
            lane.ordering,
            (SELECT p.event_seq
-            FROM outbox_delivery p
+            FROM outbox_delivery p INDEXED BY outbox_delivery_parked
             WHERE p.destination_id = k.value ->> 0
               AND p.tenant_id = k.value ->> 1
               AND p.partition_key = k.value ->> 2
@@ -32,7 +32,7 @@ WHERE d.destination_id = first.destination_id
   AND (first.ordering = 'none' OR NOT (
       EXISTS (
           SELECT 1
-          FROM outbox_delivery leased
+          FROM outbox_delivery leased INDEXED BY outbox_delivery_key_leased
           WHERE leased.destination_id = d.destination_id
             AND leased.tenant_id = d.tenant_id
             AND leased.partition_key = d.partition_key
@@ -41,7 +41,7 @@ WHERE d.destination_id = first.destination_id
             AND leased.event_seq <> d.event_seq)
       OR EXISTS (
           SELECT 1
-          FROM outbox_delivery earlier
+          FROM outbox_delivery earlier INDEXED BY outbox_delivery_key
           WHERE earlier.destination_id = d.destination_id
             AND earlier.tenant_id = d.tenant_id
             AND earlier.partition_key = d.partition_key
@@ -50,7 +50,7 @@ WHERE d.destination_id = first.destination_id
             AND (earlier.expires_at IS NULL OR earlier.expires_at > ?2))
       OR (first.ordering = 'key-block' AND EXISTS (
           SELECT 1
-          FROM outbox_delivery dead
+          FROM outbox_delivery dead INDEXED BY outbox_delivery_key_dead
           WHERE dead.destination_id = d.destination_id
             AND dead.tenant_id = d.tenant_id
             AND dead.partition_key = d.partition_key
