@@ -36,6 +36,65 @@ async fn a_component_is_shown_with_what_it_needs_and_a_config_that_is_valid() {
 }
 
 #[tokio::test]
+async fn each_shipped_plugin_says_what_it_is_takes_and_needs() {
+    for (name, setting, needs) in [("http", "url", &["http", "secret"][..]), ("log", "payload", &[])] {
+        let look = look(&RUNTIME, &guest(name)).await.unwrap();
+        let said = look.description.unwrap_or_else(|| panic!("{name} says nothing"));
+        assert_eq!((said.name.as_str(), said.version.is_empty()), (name, false));
+        let schema: Value = serde_json::from_str(&said.settings_schema).unwrap();
+        assert_eq!(schema["additionalProperties"], false, "{name}: an unknown setting is told");
+        assert!(schema["properties"][setting].is_object(), "{name}: {schema}");
+        let capabilities: Vec<_> = said.needs.iter().map(|need| need.capability.as_str()).collect();
+        assert_eq!(capabilities, needs, "{name}");
+    }
+    let bare = bare_spec(guest("log"), serde_json::from_str(r#"{ "payload": "yes" }"#).unwrap());
+    let findings = plugin_alone(&RUNTIME, bare, true).await;
+    let bad: Vec<_> = findings.iter().filter(|finding| !finding.ok).map(|finding| &*finding.text).collect();
+    assert!(bad.contains(&"/payload: \"yes\" is not of the type boolean"), "{bad:?}");
+}
+
+/// The component as if it had been built for another version of the contract.
+fn built_for(name: &str, version: &str) -> Vec<u8> {
+    let mut bytes = std::fs::read(guest(name)).unwrap();
+    let (mine, other) = (b"@0.1.0", format!("@{version}"));
+    assert_eq!(mine.len(), other.len(), "the lengths before the names stay as they are");
+    let mut changed = 0;
+    for interface in ["deliver", "types", "batch", "describe", "check", "tick", "close"] {
+        let own = [format!("outhaul:delivery/{interface}").as_bytes(), mine].concat();
+        let places = bytes.windows(own.len()).enumerate().filter(|(_, window)| *window == own);
+        let ends: Vec<_> = places.map(|(at, _)| at + own.len()).collect();
+        for end in ends {
+            bytes[end - mine.len()..end].copy_from_slice(other.as_bytes());
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "{name} names no interface of the contract");
+    bytes
+}
+
+#[tokio::test]
+async fn s37_a_component_for_another_contract_version_is_told_both_versions_and_the_fix() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.wasm");
+    for (version, fix) in [
+        ("0.9.0", "use a newer host, or build the plugin for the version this host has"),
+        ("2.0.0", "use a newer host, or build the plugin for the version this host has"),
+        ("0.0.9", "build the plugin again with the wit/ folder of this host's version"),
+    ] {
+        std::fs::write(&path, built_for("noop", version)).unwrap();
+        let expected = format!(
+            "the component is built for outhaul:delivery {version}, and this host has outhaul:delivery 0.1.0; {fix}"
+        );
+        assert_eq!(look(&RUNTIME, &path).await.unwrap_err().to_string(), expected);
+        let error = RUNTIME.load(bare_spec(path.clone(), Default::default())).await.err().expect("refused");
+        assert_eq!(error.problem.to_string(), expected);
+    }
+    // A later patch of the same version loads.
+    std::fs::write(&path, built_for("noop", "0.1.9")).unwrap();
+    assert_eq!(look(&RUNTIME, &path).await.unwrap().world, "outhaul:delivery/destination@0.1.9");
+}
+
+#[tokio::test]
 async fn what_is_no_component_is_named_for_what_it_is() {
     let error = look(&RUNTIME, Path::new("/nowhere.wasm")).await.unwrap_err().to_string();
     assert!(error.contains("/nowhere.wasm"), "{error}");

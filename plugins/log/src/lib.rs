@@ -4,7 +4,14 @@
 mod bindings {
     wit_bindgen::generate!({
         path: ["../../wit/log", "../../wit/secrets", "../../wit/delivery"],
-        world: "outhaul:delivery/destination",
+        inline: "
+            package outhaul:log-plugin;
+            world log-plugin {
+                include outhaul:delivery/destination@0.1.0;
+                export outhaul:delivery/describe@0.1.0;
+            }
+        ",
+        world: "outhaul:log-plugin/log-plugin",
         generate_all,
     });
 }
@@ -12,6 +19,7 @@ mod bindings {
 use std::cell::RefCell;
 
 use bindings::exports::outhaul::delivery::deliver::{ConfigureError, Event, Failure, Guest, Receipt};
+use bindings::exports::outhaul::delivery::describe::{Description, Guest as Describe};
 use bindings::outhaul::delivery::types::{Disposition, SettingsProblem};
 use bindings::outhaul::log::log::{Level, log};
 use serde::Deserialize;
@@ -59,6 +67,20 @@ impl Guest for Log {
         }
         log(Level::Info, &line);
         Ok(Receipt { disposition: Disposition::Delivered, reference: None, attributes: Vec::new() })
+    }
+}
+
+/// What `outhaul plugin inspect` shows and `outhaul check` compares with the config.
+impl Describe for Log {
+    fn describe() -> Description {
+        Description {
+            name: "log".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings_schema: include_str!("../settings.schema.json").to_owned(),
+            // The log is every plugin's.
+            needs: Vec::new(),
+            attributes: Vec::new(),
+        }
     }
 }
 
