@@ -35,7 +35,7 @@ impl Bus {
 
     pub fn write(&self, scene: &Scene) -> PathBuf {
         let mut text = format!(
-            "[destination.bus]\ncomponent = \"{}\"\ntopics = [\"order.*\"]\nconcurrency = 2\norder = \"key\"\n\
+            "[destination.bus]\ncomponent = \"{}\"\ntopics = [\"order.*\"]\nconcurrency = 100\norder = \"key\"\n\
              lease = \"{}\"\nmargin = \"500ms\"\nlimits.call = \"5s\"\nretry = {{ base = \"100ms\" }}\n{}\n\
              settings = {{ {} }}\n\
              [destination.bus.net.broker]\naddress = \"{}\"\nprivate = true\n{}\n",

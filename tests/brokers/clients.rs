@@ -1,13 +1,18 @@
 //! The brokers' own clients, which know nothing of Outhaul: scripts in `clients/`, run by Python.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+
+/// Bounds a test that fails.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A message as a client got it.
 #[derive(Clone, Debug, Deserialize)]
@@ -53,38 +58,43 @@ fn parsed(line: &str) -> Got {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// A client that goes on listening.
+/// A client that goes on listening. What it prints is read at once, so that it never waits for the test.
 pub struct Listener {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: Receiver<String>,
 }
 
 impl Listener {
     /// Returns once the script has printed `ready`.
     pub fn start(script: &str, arguments: &[&str]) -> Self {
         let mut child = command(script, arguments).stdout(Stdio::piped()).spawn().expect("Python starts");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let mut listener = Self { child, lines };
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let listener = Self { child, lines };
         assert_eq!(listener.line(), "ready");
         listener
     }
 
-    fn line(&mut self) -> String {
-        self.lines.next().expect("the client goes on").expect("it prints text")
-    }
-
-    /// All messages up to the first of this kind.
-    pub fn take_until(&mut self, is_last: impl Fn(&Got) -> bool) -> Vec<Got> {
-        let mut got = Vec::new();
-        while !got.last().is_some_and(&is_last) {
-            got.extend(self.take(1));
-        }
-        got
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("the client goes on and has something to say")
     }
 
     /// The next messages.
-    pub fn take(&mut self, count: usize) -> Vec<Got> {
+    pub fn take(&self, count: usize) -> Vec<Got> {
         (0..count).map(|_| parsed(&self.line())).collect()
+    }
+
+    /// Messages until so many different events have come.
+    pub fn take_events(&self, count: usize) -> Vec<Got> {
+        let (mut got, mut ids) = (Vec::<Got>::new(), BTreeSet::new());
+        while ids.len() < count {
+            got.extend(self.take(1));
+            ids.extend(got.last().map(|message| message.id().to_owned()));
+        }
+        got
     }
 }
 

@@ -3,13 +3,16 @@
 use std::path::Path;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
 use outhaul_tests::tls::Authority;
 
 use crate::bus::Bus;
 use crate::clients::{self, Got, Listener};
-use crate::databases::until;
+use crate::databases::{Scene, until};
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
+use crate::host::outhaul;
 use crate::proxy::TlsProxy;
 use crate::server::{Server, print_version, program};
 
@@ -141,7 +144,7 @@ async fn a_paused_server_leaves_the_outcome_uncertain_and_recovers() {
 async fn core_nats_reaches_who_listens() {
     let server = server(CONFIG);
     let url = format!("nats://{}", server.address());
-    let mut listener = Listener::start(CLIENT, &[&url, "listen", "shop.order.>"]);
+    let listener = Listener::start(CLIENT, &[&url, "listen", "shop.order.>"]);
     let running =
         bus(&server, "mode = \"core\", subject = \"shop.{topic}\", cloudevents = \"binary\"").start().await;
     let events = numbered(20);
@@ -263,4 +266,64 @@ async fn a_server_that_is_down_pauses_the_lane_and_burns_no_attempt() {
 async fn the_plugin_passes_the_conformance_cases() {
     let server = with_stream(CONFIG, "{}");
     crate::conformance::passes("nats", &server.address()).await;
+}
+
+/// A public key as NATS writes it: a prefix, the key and a checksum, in base32.
+fn nkey(public: &[u8; 32]) -> String {
+    let mut bytes = vec![20 << 3];
+    bytes.extend(public);
+    let mut crc: u16 = 0;
+    for byte in &bytes {
+        crc ^= u16::from(*byte) << 8;
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+        }
+    }
+    bytes.extend(crc.to_le_bytes());
+    let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect::<Vec<_>>();
+    let letter = |five: &[u8]| {
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[five.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit))]
+    };
+    bits.chunks(5).map(|five| char::from(letter(five))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_nkey_signs_in_without_its_seed_leaving_the_host() {
+    let seed = [7; 32];
+    let public = nkey(ed25519_dalek::SigningKey::from_bytes(&seed).verifying_key().as_bytes());
+    let config =
+        format!("authorization {{ users: [{{ nkey: {public} }}, {{ user: admin, password: right }}] }}\n");
+    let server = server(config.leak());
+    client_as("admin:right@", &server, &["create", "ORDERS", "order.>"]);
+    let auth = format!("auth = {{ nkey = \"{public}\", seed = \"login\" }}");
+    let with = |seed: [u8; 32]| {
+        let key = format!("whsk_{}", STANDARD.encode(seed));
+        Bus { password: Some(key), ..bus(&server, &auth) }
+    };
+    let told = reason(with([8; 32])).await;
+    assert!(told.contains("Authorization Violation"), "{told}");
+    let running = with(seed).start().await;
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_tells_before_any_event_whether_a_stream_takes_them() {
+    let server = with_stream(CONFIG, "{}");
+    let told = |settings: &str| {
+        let scene = Scene::sqlite();
+        let config = bus(&server, settings).write(&scene);
+        let output = outhaul(&config, &["check"]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for (settings, words) in [
+        ("subject = \"bill\"", "no stream takes the subject bill"),
+        ("stream = \"BILLS\"", "stream not found"),
+    ] {
+        let text = told(settings);
+        assert!(text.contains(words), "{settings}: {text}");
+    }
+    let text = told("subject = \"order.created\", stream = \"ORDERS\"");
+    assert!(!text.contains("stream"), "{text}");
 }

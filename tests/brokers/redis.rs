@@ -252,3 +252,22 @@ async fn the_plugin_passes_the_conformance_cases() {
     let server = server(&[]);
     crate::conformance::passes("redis", &server.address()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_kept_alive_and_used_again() {
+    let server = server(&[]);
+    let running = bus(&server, "stream = \"orders\"").start().await;
+    running.emit(&[event(5)]).await;
+    running.until_delivered(1).await;
+    let connections = || run(&server, &["INFO", "stats"]);
+    let opened = |text: &str| {
+        let (_, rest) = text.split_once("total_connections_received': ").expect("Redis counts them");
+        rest.split([',', '}']).next().and_then(|number| number.trim().parse::<u32>().ok()).expect("a number")
+    };
+    until("a ping", async || run(&server, &["CLIENT", "LIST"]).contains("cmd=ping").then_some(())).await;
+    let before = opened(&connections());
+    running.emit(&[event(6)]).await;
+    running.until_delivered(2).await;
+    assert_eq!(opened(&connections()), before + 1, "only the test itself connected again");
+    running.stop();
+}
