@@ -46,12 +46,18 @@ impl Receiver {
     }
 
     async fn with_allowance(allowed: usize) -> Self {
-        let shared = Shared {
-            received: Arc::default(),
-            count: Arc::new(watch::Sender::new(0)),
-            allowed: Arc::new(watch::Sender::new(allowed)),
-        };
+        let shared = Shared::with_allowance(allowed);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::on(listener, shared)
+    }
+
+    /// Answers every request at once, at an address that was free before.
+    pub async fn at(address: std::net::SocketAddr) -> Self {
+        let listener = tokio::net::TcpListener::bind(address).await.expect("the port is still free");
+        Self::on(listener, Shared::with_allowance(usize::MAX))
+    }
+
+    fn on(listener: tokio::net::TcpListener, shared: Shared) -> Self {
         let origin = format!("http://{}", listener.local_addr().expect("an address"));
         let router = Router::new().fallback(receive).with_state(shared.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -97,6 +103,16 @@ impl Receiver {
             component.display(),
             origin = self.origin
         )
+    }
+}
+
+impl Shared {
+    fn with_allowance(allowed: usize) -> Self {
+        Self {
+            received: Arc::default(),
+            count: Arc::new(watch::Sender::new(0)),
+            allowed: Arc::new(watch::Sender::new(allowed)),
+        }
     }
 }
 

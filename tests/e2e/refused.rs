@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use crate::databases::{Scene, count, until, until_delivered};
 use crate::host::{Host, outhaul, outhaul_json};
+use crate::receiver::Receiver;
 
 on_both!(
     a_bad_candidate_of_each_kind_leaves_what_runs_and_keeps_no_other_from_its_swap,
+    a_candidate_whose_destination_is_down_waits_until_it_is_up,
     a_config_that_cannot_be_used_changes_nothing_and_is_told_with_line_and_key,
     a_destination_that_never_loaded_runs_once_its_component_is_there,
 );
@@ -159,6 +161,47 @@ async fn a_config_that_cannot_be_used_changes_nothing_and_is_told_with_line_and_
     host.wait_for_generation("noop", 2);
     let (_, readiness) = host.readiness().await;
     assert_eq!(readiness.get("reload_error"), None, "{readiness}");
+    host.stop();
+}
+
+async fn a_candidate_whose_destination_is_down_waits_until_it_is_up(scene: Scene) {
+    scene.migrate().await;
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hook = |settings: &str| {
+        format!(
+            "[destination.hook]\ncomponent = \"{}\"\ntopics = [\"*\"]\nlimits.call = \"3s\"\n\
+             settings = {{ {settings} }}\n[[destination.hook.http]]\norigin = \"http://{address}\"\nprivate = true\n",
+            guest("hostile").display()
+        )
+    };
+    let fetches = format!("misdeed = \"fetches-in-configure\", url = \"http://{address}/\"");
+    let config = scene.write_config(&hook("misdeed = \"unavailable-in-configure\""));
+    let mut host = Host::start(&config);
+    let (stores, mut producer) = (scene.stores().await, scene.producer().await);
+    // Where what runs can't use its destination either, the next one may be the cure.
+    for (generation, settings) in [(2, fetches.as_str()), (3, "misdeed = \"ok\"")] {
+        scene.write_config(&hook(settings));
+        host.hang_up();
+        host.wait_for_generation("hook", generation);
+    }
+    scene.write_config(&hook(&fetches));
+    host.hang_up();
+    let refused = host.wait_for_record(REFUSED);
+    let error = refused["fields"]["error"].as_str().unwrap();
+    assert!(error.starts_with("its destination can't be used"), "{error}");
+    producer.insert("hostile.hook", "before", 1).await;
+    until_delivered(&stores, 1).await;
+    let (_, readiness) = host.readiness().await;
+    assert_eq!(readiness["destinations"]["hook"]["generation"], 3, "{readiness}");
+
+    // Nobody says that it is up.
+    let receiver = Receiver::at(address).await;
+    host.wait_for_generation("hook", 4);
+    assert!(!receiver.received().is_empty());
+    producer.insert("hostile.hook", "after", 1).await;
+    until_delivered(&stores, 2).await;
+    let (_, readiness) = host.readiness().await;
+    assert_eq!(readiness["destinations"]["hook"].get("reload_error"), None, "{readiness}");
     host.stop();
 }
 

@@ -61,12 +61,15 @@ pub enum LoadProblem {
     Start(String),
     #[error("{0}")]
     Settings(String),
+    /// It is in order as far as can be seen, but its destination is not.
+    #[error("its destination can't be used, and that of what runs can: {0}; it is tried again by itself")]
+    Unreachable(String),
 }
 
 impl LoadProblem {
     /// The same may load later, without a change of anything it is made of.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Pull { is_passing: true, .. })
+        matches!(self, Self::Pull { is_passing: true, .. } | Self::Unreachable(_))
     }
 }
 

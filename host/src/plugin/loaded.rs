@@ -92,10 +92,15 @@ impl LoadedPlugin {
         if !self.exports().check {
             return None;
         }
+        Some(self.reach().await)
+    }
+
+    /// The same of any plugin: without a `check` of its own, being configured is what it can show.
+    pub async fn reach(&self) -> Result<(), Outcome> {
         let checked = run_on(self.runtime.guests.handle(), check(self.pool.clone())).await;
-        Some(checked.unwrap_or_else(|error| {
+        checked.unwrap_or_else(|error| {
             Err(host(HostFailure::Trap, format!("the host failed while it checked: {error}")))
-        }))
+        })
     }
 
     /// Drops its instances in good order: what is warm at once, what is busy when its call ends, each

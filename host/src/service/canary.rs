@@ -29,6 +29,8 @@ pub struct Second {
     pub canary: Arc<Canary>,
     /// The canary's own plugin; none if it did not load.
     pub loaded: Option<Arc<LoadedPlugin>>,
+    /// It did not load, and may later though nothing changes.
+    pub may_load_later: bool,
 }
 
 /// Loads the canary, if the config names one. One that fails leaves everything to the stable plugin.
@@ -40,26 +42,31 @@ pub async fn beside(
     before: Option<&Second>,
 ) -> Option<Second> {
     let given = destination.canary.as_ref()?;
-    let (plugin, loaded): (Arc<dyn Deliver>, _) = match runtime.load(canary_spec(name, destination)?).await {
+    let found = runtime.load(canary_spec(name, destination)?).await;
+    let may_load_later = found.as_ref().is_err_and(|error| error.problem.is_passing());
+    let (plugin, loaded): (Arc<dyn Deliver>, _) = match found {
         Ok(loaded) => {
             tracing::info!(destination = name, digest = loaded.component_digest(), "the canary is loaded");
             (loaded.clone(), Some(loaded))
         }
         Err(error) => {
-            let error = error.problem;
-            tracing::error!(
-                destination = name,
-                %error,
-                "the canary can't run on this host; its share goes to the stable component"
-            );
-            (Arc::new(Unloaded::because(error.to_string())), None)
+            let error = error.problem.to_string();
+            // Told before; trying again is no news.
+            if before.and_then(|before| before.canary.off()).as_deref() != Some(&error) {
+                tracing::error!(
+                    destination = name,
+                    error,
+                    "the canary can't run on this host; its share goes to the stable component"
+                );
+            }
+            (Arc::new(Unloaded::because(error)), None)
         }
     };
     let mut canary = Canary::new(runtime, name, stable.clone(), plugin, given.share.0);
     if let Some(before) = before {
         canary = canary.continuing(&before.canary);
     }
-    Some(Second { canary: Arc::new(canary), loaded })
+    Some(Second { canary: Arc::new(canary), loaded, may_load_later })
 }
 
 /// What the relay hands deliveries to.

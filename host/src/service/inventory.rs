@@ -46,6 +46,11 @@ impl Target {
     pub fn all_loaded(&self) -> impl Iterator<Item = &Arc<LoadedPlugin>> {
         self.loaded.iter().chain(self.second.iter().flat_map(|second| &second.loaded))
     }
+
+    /// Its canary did not load, and may later though nothing changes.
+    pub fn awaits_canary(&self) -> bool {
+        self.second.as_ref().is_some_and(|second| second.may_load_later)
+    }
 }
 
 impl Inventory {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{Fingerprint, Reloader, Why, fingerprint_of};
-use crate::plugin::{LoadError, LoadedPlugin, Unloaded};
+use crate::plugin::{LoadError, LoadProblem, LoadedPlugin, Unloaded};
 use crate::service::canary::{self, Second};
 use crate::service::config::Config;
 use crate::service::config::file::Destination;
@@ -93,7 +93,13 @@ impl Reloader {
         // Before the files are read to be loaded: what changes in between is loaded again.
         let fingerprint = fingerprint_of(name, destination).await;
         let verdict = match (&previous, self.refused.get(name)) {
-            (Some(previous), _) if runs(previous, fingerprint, why) => Verdict::Unchanged,
+            (Some(previous), _) if runs(previous, fingerprint, why) => {
+                if why == Why::Again && previous.awaits_canary() {
+                    self.canary_later(name, destination, previous).await
+                } else {
+                    Verdict::Unchanged
+                }
+            }
             (_, Some(refused)) if refused.fingerprint == fingerprint && !refused.is_tried(why) => {
                 Verdict::StillBad(refused.why.clone())
             }
@@ -113,12 +119,26 @@ impl Reloader {
         let running = previous.filter(|previous| previous.name == name);
         let before = running.and_then(|running| running.second.as_ref());
         let running = running.and_then(|running| running.loaded.as_deref());
-        match self.runtime.load_after(plugin_spec(name, destination), running).await {
-            Ok(loaded) => {
-                let second = canary::beside(&self.runtime, name, destination, &loaded, before).await;
-                Verdict::Good(loaded, second)
-            }
-            Err(error) => Verdict::Bad(error),
+        let loaded = match self.runtime.load_after(plugin_spec(name, destination), running).await {
+            Ok(loaded) => loaded,
+            Err(error) => return Verdict::Bad(error),
+        };
+        if let Some(why) = is_worse(&loaded, previous.and_then(|previous| previous.loaded.as_deref())).await {
+            let (destination, problem) = (name.to_owned(), LoadProblem::Unreachable(why));
+            return Verdict::Bad(LoadError { destination, problem });
+        }
+        let second = canary::beside(&self.runtime, name, destination, &loaded, before).await;
+        Verdict::Good(loaded, second)
+    }
+
+    /// Tries the canary that could not be had before, beside the plugin that runs.
+    async fn canary_later(&self, name: &str, destination: &Destination, running: &Target) -> Verdict {
+        let (Some(loaded), before) = (&running.loaded, running.second.as_ref()) else {
+            return Verdict::Unchanged;
+        };
+        match canary::beside(&self.runtime, name, destination, loaded, before).await {
+            Some(second) if second.loaded.is_some() => Verdict::Good(loaded.clone(), Some(second)),
+            _ => Verdict::Unchanged,
         }
     }
 
@@ -212,6 +232,16 @@ impl Reloader {
             None => tracing::error!(destination = name, error, "the plugin can't run on this host"),
         }
     }
+}
+
+/// Why the candidate's destination can't be used, if that of what runs can: a good plugin is not given
+/// away for one that nobody has seen working. Where neither can be used, the candidate may be the cure.
+async fn is_worse(candidate: &LoadedPlugin, running: Option<&LoadedPlugin>) -> Option<String> {
+    let running = running?;
+    let problem = candidate.reach().await.err()?;
+    running.reach().await.ok()?;
+    let text = problem.detail().map_or("", |detail| detail.message.as_str());
+    Some(format!("{}: {text}", problem.kind()))
 }
 
 fn runs(target: &Target, fingerprint: Fingerprint, why: Why) -> bool {

@@ -20,6 +20,7 @@ use self::watch::Watch;
 use super::board::Running;
 use super::config::file::Destination;
 use super::config::{Config, digest};
+use super::inventory::Target;
 use super::metrics::THE_CONFIG;
 use super::server::Token;
 use super::signals::Signals;
@@ -139,6 +140,7 @@ impl Reloader {
     /// Whether a candidate may be had later.
     fn awaits(&self) -> bool {
         self.refused.values().any(|refused| refused.is_passing)
+            || self.running.inventory.get().targets.iter().any(Target::awaits_canary)
     }
 
     async fn reload(&mut self, why: Why) {

@@ -98,8 +98,7 @@ impl Reloader {
                 Some(_) => done.swapped += 1,
             }
             if !is_same && target.loaded.is_some() {
-                tell(target, previous);
-                replaced.push(id);
+                replaced.push((id, target.clone(), previous.map(|previous| previous.name.clone())));
             }
         }
         for (name, id) in &ids_before {
@@ -111,8 +110,10 @@ impl Reloader {
         }
         self.config = config;
         self.running.inventory.set(Inventory { targets, reload_error: None });
+        // Who reads of it here finds it wherever else they look.
+        replaced.iter().for_each(|(_, target, old_name)| tell(target, old_name.as_deref()));
         self.retire_replaced(&inventory);
-        self.revive(&replaced).await;
+        self.revive(replaced.iter().map(|(id, ..)| *id).collect()).await;
         done.tell(why, self.refused.len());
     }
 
@@ -131,7 +132,7 @@ impl Reloader {
     }
 
     /// Lanes that the old generation stopped are tried with the new one.
-    async fn revive(&self, replaced: &[DestinationId]) {
+    async fn revive(&self, replaced: Vec<DestinationId>) {
         let revivals = replaced.iter().map(|id| self.running.relay.revive_lane(*id));
         for (id, revived) in replaced.iter().zip(join_all(revivals).await) {
             let name = self.ids.iter().find(|(_, known)| *known == id).map_or("", |(name, _)| name.as_str());
@@ -184,8 +185,8 @@ fn settings_of(config: &Config, name: &str) -> LaneSettings {
     mapping::lane_settings(&config.file, name, &config.file.destination[name])
 }
 
-fn tell(target: &Target, previous: Option<&Target>) {
-    let renamed_from = previous.map(|previous| previous.name.as_str()).filter(|name| *name != target.name);
+fn tell(target: &Target, old_name: Option<&str>) {
+    let renamed_from = old_name.filter(|name| *name != target.name);
     tracing::info!(
         destination = target.name,
         renamed_from,

@@ -82,6 +82,11 @@ impl Guest for Hostile {
                 SettingsProblem { pointer: "/misdeed".into(), message: "refused on purpose".into() },
                 SettingsProblem { pointer: "/also".into(), message: "a second problem".into() },
             ])),
+            "fetches-in-configure" => {
+                let url =
+                    SETTINGS.with_borrow(|settings| settings["url"].as_str().unwrap_or_default().to_owned());
+                web::reach(&url).map_err(ConfigureError::Unavailable)
+            }
             "unavailable-in-configure" => Err(ConfigureError::Unavailable("not now, on purpose".into())),
             "huge-settings-problem" => Err(ConfigureError::Settings(vec![SettingsProblem {
                 pointer: answers::huge_text(10_000_000),
@@ -109,7 +114,7 @@ fn switched_off() -> bool {
 
 fn misbehave(call: &CallContext) -> Delivery {
     match call.misdeed().as_str() {
-        "ok" => delivered(None),
+        "ok" | "fetches-in-configure" => delivered(None),
         "remember" => delivered(Some(format!("calls={}", CALLS.get()))),
         "echo" => answers::echo(&call.event),
         "duplicate" => {

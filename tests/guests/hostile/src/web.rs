@@ -14,6 +14,11 @@ pub fn get(call: &CallContext) -> Delivery {
     report(exchange(Method::Get, &call.url(), Fields::new(), &[]))
 }
 
+/// Whether anything answers there.
+pub fn reach(url: &str) -> Result<(), String> {
+    exchange(Method::Get, url, Fields::new(), &[]).map(drop)
+}
+
 /// Posts `bytes` bytes, or the payload if that is none.
 pub fn post(call: &CallContext, bytes: u64) -> Delivery {
     let body = match bytes {
