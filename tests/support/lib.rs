@@ -3,9 +3,12 @@
 pub mod budget;
 pub mod clock;
 pub mod components;
+pub mod databases;
+pub mod forward;
 pub mod guests;
 pub mod harness;
 pub mod http;
+pub mod mariadb;
 pub mod postgres;
 pub mod receiver;
 pub mod registry;

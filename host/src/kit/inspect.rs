@@ -112,6 +112,10 @@ fn config(component: &Path, found: &Inspection, description: Option<&Description
     let _ = writeln!(text, "component = {}", quoted(&component.display().to_string()));
     let _ = writeln!(text, "sha256 = \"{}\"", found.digest);
     text.push_str("topics = [\"*\"]\n");
+    let databases = description.map(databases).unwrap_or_default();
+    if !databases.is_empty() {
+        let _ = writeln!(text, "sql = [{}]", databases.join(", "));
+    }
     let settings = description.map(|said| schema::example(&said.settings_schema)).unwrap_or_default();
     if !settings.is_empty() {
         let _ = writeln!(text, "\n[destination.{name}.settings]");
@@ -124,6 +128,13 @@ fn config(component: &Path, found: &Inspection, description: Option<&Description
         text.push_str(&granting(&name, need));
     }
     text
+}
+
+/// The names of the databases it can't do without.
+fn databases(description: &Description) -> Vec<String> {
+    let is_sql = |need: &&Need| need.capability == Capability::Sql.as_str() && !need.optional;
+    let needs = description.needs.iter().filter(is_sql);
+    needs.map(|need| quoted(if need.name.is_empty() { "DATABASE" } else { &need.name })).collect()
 }
 
 /// The section that grants a need. One that is optional, or not to be had yet, is a comment.
@@ -144,7 +155,10 @@ fn granting(destination: &str, need: &Need) -> String {
         Some(Capability::Net) => {
             format!("[destination.{destination}.net.{}]\naddress = \"host:port\"", name("ENDPOINT"))
         }
-        Some(capability) => format!("needs {} {}", capability.as_str(), need.name),
+        Some(Capability::Sql) => {
+            let name = name("DATABASE");
+            format!("[sql.{name}]\nurl = {{ env = \"DATABASE_URL\" }}")
+        }
         None => format!("needs {} {}, which this host does not know", need.capability, need.name),
     };
     let is_comment = need.optional || !lines.starts_with('[');
@@ -219,6 +233,8 @@ mod tests {
         let destination = &parsed["destination"]["my--plugin-"];
         assert_eq!(destination["settings"]["a.b"].as_str(), Some("x\"y"));
         assert_eq!(destination["component"].as_str(), Some("dir/it \"is\".wasm"));
+        assert_eq!(destination["sql"].as_array().map(Vec::len), Some(1));
+        assert!(parsed["sql"]["s"].get("url").is_some(), "{text}");
         assert!(destination["secrets"].get("a b").is_some() && destination["http"].is_array(), "{text}");
     }
 

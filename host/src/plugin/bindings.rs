@@ -29,16 +29,20 @@ pub mod net {
 // The shared types have no functions; the linker asks for the trait all the same.
 impl types::Host for super::state::GuestState {}
 
-/// Databases, which this version grants to none.
+/// Databases, which only config grants.
 pub mod sql {
     wasmtime::component::bindgen!({
         path: "../wit/sql",
         world: "outhaul:sql/with-sql",
-        imports: { default: trappable },
+        imports: { default: async | trappable },
+        with: {
+            "outhaul:sql/sql.database": crate::plugin::capability::sql::Database,
+            "outhaul:sql/sql.transaction": crate::plugin::capability::sql::Transaction,
+        },
+        require_store_data_send: true,
     });
 
     pub use self::outhaul::sql::sql::{
-        Database, Dialect, Host, HostDatabase, HostTransaction, Rows, SqlError, Transaction, Value,
-        add_to_linker,
+        Dialect, Host, HostDatabase, HostTransaction, Rows, SqlError, Value, Violation, add_to_linker,
     };
 }

@@ -11,6 +11,7 @@ use wasmtime::{Config, Engine, EngineWeak};
 
 use super::cache::CompileCache;
 use super::capability::dial::{SharedResolver, SystemResolver};
+use super::capability::sql::Pools;
 use super::state::{self, GuestState};
 use crate::clock::SharedClock;
 
@@ -53,6 +54,8 @@ pub(super) struct Inner {
     pub compiling: Mutex<()>,
     pub clock: SharedClock,
     pub resolver: SharedResolver,
+    /// Of the databases that config grants.
+    pub pools: Pools,
     pub guests: GuestThreads,
     ticker_stops: Arc<AtomicBool>,
 }
@@ -68,7 +71,8 @@ impl Runtime {
         let cache = settings.cache_dir.and_then(|dir| CompileCache::open(dir, &engine));
         let RuntimeSettings { clock, resolver, .. } = settings;
         let compiling = Mutex::default();
-        let inner = Inner { engine, linker, cache, compiling, clock, resolver, guests, ticker_stops };
+        let pools = Pools::default();
+        let inner = Inner { engine, linker, cache, compiling, clock, resolver, pools, guests, ticker_stops };
         Ok(Self { inner: Arc::new(inner) })
     }
 }

@@ -66,6 +66,7 @@ impl Instance {
             Ok(Err(ConfigureError::Unavailable(why))) => return Err(CreateError::Unavailable(why)),
             Err(error) => return Err(create_failed(&mut store, &error)),
         }
+        store.data_mut().transactions.end();
         store.data().log.end();
         let memory_mark_bytes = memory_mark(&store, parts.limits.memory_bytes);
         let tick_at = parts.clock.since_boot() + tick::MIN;
@@ -144,6 +145,7 @@ impl Instance {
     }
 
     fn ended<T>(&mut self, result: wasmtime::Result<T>) -> CallEnd<T> {
+        self.store.data_mut().transactions.end();
         match result {
             Ok(answer) => {
                 self.store.data().log.end();

@@ -13,6 +13,7 @@ use super::capability::log::LaneLog;
 use super::capability::net::Endpoints;
 use super::capability::secrets::Secrets;
 use super::capability::sockets::Sockets;
+use super::capability::sql::Databases;
 use super::engine::{Inner, Runtime};
 use super::exports::Contract;
 use super::instance::{CreateError, Instance};
@@ -179,6 +180,8 @@ fn grant(
     let endpoints = Endpoints::new(spec, stats.clone(), denials.clone(), resolver.clone(), clock.clone())
         .map_err(LoadProblem::Grant)?;
     let sockets = Sockets::new(spec, denials.clone(), resolver.clone()).map_err(LoadProblem::Grant)?;
+    let databases = Databases::new(spec, &runtime.pools, stats.clone(), denials.clone(), clock.clone())
+        .map_err(LoadProblem::Grant)?;
     let log = LaneLog::new(
         spec.destination.clone(),
         spec.limits.log_line_bytes,
@@ -197,6 +200,7 @@ fn grant(
         http: Arc::new(http),
         endpoints: Arc::new(endpoints),
         sockets: Arc::new(sockets),
+        databases: Arc::new(databases),
         denials,
         stats,
         clock: runtime.clock.clone(),

@@ -11,6 +11,7 @@ use super::capability::log::LaneLog;
 use super::capability::net::Endpoints;
 use super::capability::secrets::Secrets;
 use super::capability::sockets::Sockets;
+use super::capability::sql::Databases;
 use super::describe::Description;
 use super::engine::Inner;
 use super::exports::{Contract, Exports};
@@ -35,6 +36,7 @@ pub struct Parts {
     pub http: Arc<HttpClient>,
     pub endpoints: Arc<Endpoints>,
     pub sockets: Arc<Sockets>,
+    pub databases: Arc<Databases>,
     pub denials: Arc<Denials>,
     pub stats: Arc<Stats>,
     pub clock: SharedClock,

@@ -7,6 +7,7 @@ mod cache;
 mod canary;
 mod capability;
 mod convert;
+mod database;
 mod dedup;
 mod deliver;
 mod describe;

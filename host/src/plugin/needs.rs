@@ -63,8 +63,8 @@ pub fn is_granted(capability: Capability, name: &str, spec: &PluginSpec) -> bool
         Capability::Secret => spec.secrets.contains_key(name),
         Capability::Net if name.is_empty() => !spec.net.is_empty(),
         Capability::Net => spec.net.contains_key(name),
-        // This version grants none.
-        Capability::Sql => false,
+        Capability::Sql if name.is_empty() => !spec.sql.is_empty(),
+        Capability::Sql => spec.sql.contains_key(name),
     }
 }
 
@@ -89,8 +89,8 @@ pub fn lines(capability: Capability, name: &str, destination: &str) -> String {
             let name = or("DATABASE");
             let quoted = if name.starts_with('"') { name.clone() } else { format!("\"{name}\"") };
             format!(
-                "add  sql = [{quoted}]  to [destination.{destination}], and a [sql.{name}] section with its \
-                 url, in a version of Outhaul that can grant it (this one can't yet)"
+                "add  sql = [{quoted}]  to [destination.{destination}], and a section [sql.{name}] with  \
+                 url = {{ env = \"NAME\" }}"
             )
         }
     }

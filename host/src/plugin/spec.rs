@@ -2,6 +2,7 @@
 //! the service from the config file; secrets are still references here.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct PluginSpec {
     /// Endpoints by the names the plugin knows them by.
     pub net: BTreeMap<String, NetGrant>,
     pub sockets: Option<SocketsGrant>,
+    /// Databases by the names of the config.
+    pub sql: BTreeMap<String, SqlGrant>,
 }
 
 impl PluginSpec {
@@ -44,6 +47,7 @@ impl PluginSpec {
             secrets: BTreeMap::new(),
             net: BTreeMap::new(),
             sockets: None,
+            sql: BTreeMap::new(),
         }
     }
 
@@ -54,6 +58,7 @@ impl PluginSpec {
             secrets: BTreeMap::new(),
             net: BTreeMap::new(),
             sockets: None,
+            sql: BTreeMap::new(),
             ..self.clone()
         }
     }
@@ -115,6 +120,7 @@ pub struct Limits {
     pub reference_bytes: usize,
     pub http: HttpLimits,
     pub net: NetLimits,
+    pub sql: SqlLimits,
 }
 
 /// Bounds of one outgoing request; past any of them the request fails inside the guest.
@@ -131,6 +137,23 @@ pub struct HttpLimits {
     /// Connections of one destination, busy and idle; more requests wait.
     pub connections: usize,
     pub idle: Duration,
+}
+
+/// Bounds of transactions; past any of them the guest is told in an `sql-error`, and the transaction is
+/// rolled back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlLimits {
+    /// Of waiting for a connection of the pool and of making one.
+    pub connect: Duration,
+    /// Of one statement, its waits for locks included.
+    pub statement: Duration,
+    pub transaction: Duration,
+    /// Open ones of one instance.
+    pub transactions: u32,
+    /// Of one result.
+    pub rows: u32,
+    /// Of the values of one result.
+    pub result_bytes: usize,
 }
 
 /// Bounds of connections to endpoints; past any of them the guest is told in a `connect-error`.
@@ -160,6 +183,20 @@ impl Default for Limits {
             reference_bytes: 1 << 10,
             http: HttpLimits::default(),
             net: NetLimits::default(),
+            sql: SqlLimits::default(),
+        }
+    }
+}
+
+impl Default for SqlLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            statement: Duration::from_secs(5),
+            transaction: Duration::from_secs(8),
+            transactions: 4,
+            rows: 10_000,
+            result_bytes: 1 << 20,
         }
     }
 }
@@ -213,6 +250,41 @@ pub struct NetGrant {
     /// Trust these roots instead of the system's.
     pub roots: Option<PathBuf>,
     pub client_cert: Option<ClientCert>,
+}
+
+/// A database the plugin may open by its name.
+#[derive(Clone, Debug)]
+pub struct SqlGrant {
+    pub url: SqlUrl,
+    /// The most connections of this host, for all destinations that are granted the database.
+    pub pool: u32,
+    pub isolation: SqlIsolation,
+}
+
+/// A database's URL, or where it is read from when it is needed.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SqlUrl {
+    Text(String),
+    Secret(SecretSource),
+}
+
+/// Shows no password.
+impl fmt::Debug for SqlUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("Text(…)"),
+            Self::Secret(source) => write!(f, "{source:?}"),
+        }
+    }
+}
+
+/// What a transaction sees of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SqlIsolation {
+    #[default]
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
 }
 
 /// What a plugin may reach by sockets of its own.

@@ -16,7 +16,7 @@ use super::capability::net::{Endpoints, OpenConnections};
 use super::capability::nothing;
 use super::capability::secrets::Secrets;
 use super::capability::sockets::{self, Sockets};
-use super::capability::ungranted;
+use super::capability::sql::{Databases, OpenTransactions};
 use super::limits::Limiter;
 use super::loaded::Parts;
 use super::spec::Limits;
@@ -41,6 +41,8 @@ pub struct GuestState {
     pub endpoints: Arc<Endpoints>,
     pub connections: OpenConnections,
     pub sockets_grant: Arc<Sockets>,
+    pub databases: Arc<Databases>,
+    pub transactions: OpenTransactions,
     pub denials: Arc<Denials>,
     clock: SharedClock,
     /// In time since boot; past it the guest is interrupted at the next tick.
@@ -80,7 +82,7 @@ pub fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     sockets::add_to_linker(&mut linker)?;
     linker.allow_shadowing(false);
     http::add_to_linker(&mut linker)?;
-    ungranted::add_to_linker(&mut linker)?;
+    bindings::sql::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     bindings::net::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     DestinationFull::add_to_linker::<_, HasSelf<_>>(&mut linker, |state: &mut GuestState| state)?;
     Ok(linker)
@@ -111,6 +113,8 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
         endpoints: parts.endpoints.clone(),
         connections: OpenConnections::default(),
         sockets_grant: parts.sockets.clone(),
+        databases: parts.databases.clone(),
+        transactions: OpenTransactions::default(),
         denials: parts.denials.clone(),
         clock: parts.clock.clone(),
         deadline,

@@ -68,6 +68,11 @@ counters! {
     net_connections_failed,
     net_bytes_sent,
     net_bytes_received,
+    sql_connections_opened,
+    sql_transactions,
+    sql_commits,
+    /// Statements, begins and commits that failed, whatever for.
+    sql_failures,
     log_lines,
     log_lines_dropped,
 }

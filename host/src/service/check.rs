@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::canary::Second;
 use super::config::Config;
-use super::host;
 use super::plugins::{self, Target};
 use super::reach::unreachable_because;
 use super::stores::{Stores, open_stores};
+use super::{host, mapping};
 use crate::clock::SharedClock;
 use crate::kit;
 use crate::plugin::spec::PluginSpec;
@@ -78,10 +78,26 @@ async fn plugins(config: &Config, clock: SharedClock, offline: bool) -> Vec<Find
     }
     let mut findings: Vec<_> = targets.iter().flat_map(plugin).collect();
     if !offline {
+        findings.extend(granted_databases(&runtime, config).await);
         let checked = join_all(targets.iter().map(reachable)).await;
         findings.extend(checked.into_iter().flatten());
     }
     findings
+}
+
+/// Whether what plugins are granted answers, with the name it gives itself.
+async fn granted_databases(runtime: &Runtime, config: &Config) -> Vec<Finding> {
+    let asked = config.file.sql.iter().map(async |(name, database)| {
+        let subject = format!("sql.{name}");
+        match runtime.ask_database(name, &mapping::database(database), DATABASE_TIMEOUT).await {
+            Ok(version) => Finding::good(subject, format!("{version} answers")),
+            Err(why) => Finding::bad(
+                subject.clone(),
+                format!("{why}; is  url  in [{subject}] right, and does the database run?"),
+            ),
+        }
+    });
+    join_all(asked).await
 }
 
 /// What the plugin's own check says. None if it can't say.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::config::file::{
-    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Limits, OnDead, OrderBy, Registry, Signature,
+    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Isolation, Limits, OnDead, OrderBy, Registry,
+    Signature, SqlDatabase,
 };
-use super::config::{Config, SecretRef, digest};
+use super::config::{Config, SecretRef, UrlRef, digest};
 use crate::domain::RetryPolicy;
 use crate::plugin::{Reference, spec};
 use crate::relay::settings::{LaneSettings, RelaySettings};
@@ -107,6 +108,7 @@ pub fn plugin_spec(name: &str, destination: &Destination) -> spec::PluginSpec {
             resolve: allow.resolve,
             private: allow.private,
         }),
+        sql: destination.databases.iter().map(|(name, given)| (name.clone(), database(given))).collect(),
     }
 }
 
@@ -151,6 +153,21 @@ fn endpoint(given: &Endpoint) -> spec::NetGrant {
     }
 }
 
+pub fn database(given: &SqlDatabase) -> spec::SqlGrant {
+    spec::SqlGrant {
+        url: match &given.url {
+            UrlRef::Text(url) => spec::SqlUrl::Text(url.clone()),
+            UrlRef::Secret(secret) => spec::SqlUrl::Secret(secret.source()),
+        },
+        pool: given.pool,
+        isolation: match given.isolation {
+            Isolation::ReadCommitted => spec::SqlIsolation::ReadCommitted,
+            Isolation::RepeatableRead => spec::SqlIsolation::RepeatableRead,
+            Isolation::Serializable => spec::SqlIsolation::Serializable,
+        },
+    }
+}
+
 fn client_cert(given: &ClientCert) -> spec::ClientCert {
     spec::ClientCert { cert: given.cert.clone(), key: given.key.source() }
 }
@@ -185,6 +202,14 @@ fn limits(limits: &Limits) -> spec::Limits {
             connect: limits.net.connect.0,
             tls: limits.net.tls.0,
             connections: limits.net.connections,
+        },
+        sql: spec::SqlLimits {
+            connect: limits.sql.connect.0,
+            statement: limits.sql.statement.0,
+            transaction: limits.sql.transaction.0,
+            transactions: limits.sql.transactions,
+            rows: limits.sql.rows,
+            result_bytes: limits.sql.result.as_usize(),
         },
     }
 }

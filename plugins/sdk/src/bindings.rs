@@ -52,6 +52,17 @@ pub mod net {
     });
 }
 
+/// Imported by the plugins that use it, and by no other.
+pub mod sql {
+    wit_bindgen::generate!({
+        path: "wit/sql",
+        world: "outhaul:sql/with-sql",
+        additional_derives: [PartialEq],
+        additional_derives_ignore: ["database", "transaction"],
+        generate_all,
+    });
+}
+
 pub mod batch {
     wit_bindgen::generate!({
         path: ["wit/log", "wit/secrets", "wit/delivery"],

@@ -61,6 +61,20 @@ impl Failure {
         self
     }
 
+    /// A pair for what the types do not have yet.
+    pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let attributes = match &mut self {
+            Self::Retry(info) | Self::RateLimited(info) | Self::Unavailable(info) => &mut info.attributes,
+            Self::Rejected(detail)
+            | Self::Conflict(detail)
+            | Self::Gone(detail)
+            | Self::Misconfigured(detail)
+            | Self::Other(detail) => &mut detail.attributes,
+        };
+        attributes.push((name.into(), value.into()));
+        self
+    }
+
     /// The destination's own wish when to come again; the host clamps it. Only `retry`, `rate_limited`
     /// and `unavailable` have one; of the others it is ignored.
     pub fn after(mut self, wait: Duration) -> Self {

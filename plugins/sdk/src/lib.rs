@@ -62,6 +62,7 @@ pub mod random;
 mod receipt;
 pub mod secrets;
 mod settings;
+pub mod sql;
 
 pub use bindings::describe::exports::outhaul::delivery::describe::{Description, Need};
 pub use bindings::destination::outhaul::delivery::types::{

@@ -3,6 +3,7 @@
 mod demo;
 mod guests;
 mod languages;
+mod mariadb;
 mod postgres;
 mod setup;
 mod test;
@@ -23,7 +24,7 @@ enum Task {
         #[arg(long)]
         once: bool,
     },
-    /// Run all tests, on SQLite and PostgreSQL.
+    /// Run all tests, on SQLite, PostgreSQL and MariaDB.
     Test {
         /// The long forms of the suites that have a budget.
         #[arg(long)]
@@ -56,6 +57,11 @@ enum Task {
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
+    /// Start a PostgreSQL and a MariaDB for one command.
+    WithDatabases {
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> Result<()> {
@@ -78,6 +84,7 @@ fn main() -> Result<()> {
         Task::Bindings => languages::bindings::generate(),
         Task::Bench { arguments } => test::bench(&arguments),
         Task::WithPostgres { command } => test::with_postgres(&command),
+        Task::WithDatabases { command } => test::with_databases(&command),
     }
 }
 

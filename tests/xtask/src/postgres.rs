@@ -80,7 +80,7 @@ fn server_pid(data: &Path) -> Result<i32> {
     first.trim().parse().with_context(|| format!("{} does not begin with a process id", file.display()))
 }
 
-fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
@@ -89,11 +89,11 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-fn user_ids(name: &str) -> Result<(u32, u32)> {
+pub fn user_ids(name: &str) -> Result<(u32, u32)> {
     let passwd = std::fs::read_to_string("/etc/passwd")?;
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name));
     let Some(line) = line else {
-        bail!("there is no user `{name}` to run PostgreSQL as; install Debian's package postgresql-15");
+        bail!("there is no user `{name}` to run its server as; install Debian's package of it");
     };
     let mut fields = line.split(':').skip(2).map(str::parse::<u32>);
     match (fields.next(), fields.next()) {
@@ -116,7 +116,7 @@ fn as_server_user(program: &Path) -> Command {
     command
 }
 
-fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     // To a file, not a pipe: the server keeps pg_ctl's output open, and a pipe would never end.
     let log = tempfile::tempfile()?;
     let status = command.stdout(log.try_clone()?).stderr(log.try_clone()?).status();

@@ -48,6 +48,13 @@ pub fn postgres_bin() -> Result<PathBuf> {
     find_postgres_bin().context("no PostgreSQL server was found after installing it")
 }
 
+/// MariaDB's server, which Debian keeps in /usr/sbin.
+pub fn mariadb() -> Result<PathBuf> {
+    let server = PathBuf::from("/usr/sbin/mariadbd");
+    ensure("a MariaDB server", &["mariadb-server"], || server.exists() && which("mariadb-install-db"))?;
+    Ok(server)
+}
+
 /// What the tests pull components from.
 pub fn registry() -> Result<()> {
     ensure("docker-registry", &["docker-registry"], || which("docker-registry"))

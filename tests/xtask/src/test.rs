@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::mariadb::MariaDb;
 use crate::postgres::Postgres;
 use crate::{guests, languages, setup, workspace_root};
 
@@ -43,11 +44,12 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
     languages::build(&languages::Language::ALL)?;
     // The crash and end-to-end suites run the real program.
     cargo(&["build", "--workspace", "--bins"])?;
-    let postgres = Postgres::start()?;
+    let (postgres, mariadb) = (Postgres::start()?, MariaDb::start()?);
     let mut tests = command(&["test", "--workspace", "--no-fail-fast", "--"]);
     tests.args(filter);
     tests
         .env("OUTHAUL_TEST_POSTGRES", postgres.url())
+        .env("OUTHAUL_TEST_MARIADB", mariadb.url())
         .env("OUTHAUL_GUESTS", &guest_folder)
         .env("OUTHAUL_VERIFIERS", setup::verifiers_folder())
         .env("OUTHAUL_SIM_SECONDS", budgets.simulation_secs.to_string())
@@ -56,7 +58,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         .env("OUTHAUL_STREAM_EVENTS", budgets.stream_events.to_string())
         .env("OUTHAUL_BROKER_EVENTS", budgets.broker_events.to_string());
     let host = succeeded(&mut tests);
-    drop(postgres);
+    drop((postgres, mariadb));
     // The plugins' pure parts run natively, in their own workspace.
     let plugins = guests::test_natively();
     host.and(plugins)
@@ -82,10 +84,20 @@ fn succeeded(command: &mut Command) -> Result<()> {
 
 /// Runs one command beside a server of its own, for work on a single suite.
 pub fn with_postgres(words: &[String]) -> Result<()> {
-    let (program, arguments) = words.split_first().context("no command was given")?;
     let postgres = Postgres::start()?;
+    beside(words, &[("OUTHAUL_TEST_POSTGRES", postgres.url())])
+}
+
+/// The same beside one of each kind.
+pub fn with_databases(words: &[String]) -> Result<()> {
+    let (postgres, mariadb) = (Postgres::start()?, MariaDb::start()?);
+    beside(words, &[("OUTHAUL_TEST_POSTGRES", postgres.url()), ("OUTHAUL_TEST_MARIADB", mariadb.url())])
+}
+
+fn beside(words: &[String], servers: &[(&str, String)]) -> Result<()> {
+    let (program, arguments) = words.split_first().context("no command was given")?;
     let mut command = if program == "cargo" { crate::cargo() } else { Command::new(program) };
-    command.args(arguments).env("OUTHAUL_TEST_POSTGRES", postgres.url());
+    command.args(arguments).envs(servers.iter().cloned());
     succeeded(
         command.env("OUTHAUL_GUESTS", guests::folder()).env("OUTHAUL_VERIFIERS", setup::verifiers_folder()),
     )

@@ -8,4 +8,4 @@ pub mod net;
 pub mod nothing;
 pub mod secrets;
 pub mod sockets;
-pub mod ungranted;
+pub mod sql;

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::canary::CanaryOf;
+use super::database::{SqlDatabase, SqlLimits};
 use super::secret::SecretRef;
 use super::units::{Bytes, Span};
 use crate::domain::RetryPolicy;
@@ -76,9 +77,13 @@ pub struct Destination {
     /// Keys the plugin may sign with, by name.
     #[serde(default)]
     pub secrets: BTreeMap<String, Secret>,
-    /// Databases granted by name. Not in this version.
+    /// Databases the plugin may use: names of `[sql.NAME]` sections.
     #[serde(default)]
     pub sql: Vec<String>,
+    /// Those sections of the file, so that a change of one is a change of the destination.
+    #[serde(skip_deserializing, default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(skip)]
+    pub databases: BTreeMap<String, SqlDatabase>,
     /// Endpoints the plugin may connect to, by the names it knows them by.
     #[serde(default)]
     pub net: BTreeMap<String, Endpoint>,
@@ -224,6 +229,7 @@ pub struct Limits {
     pub batch_bytes: Bytes,
     pub http: HttpLimits,
     pub net: NetLimits,
+    pub sql: SqlLimits,
 }
 
 impl Default for Limits {
@@ -244,6 +250,7 @@ impl Default for Limits {
             batch_bytes: Bytes(limits.batch_bytes),
             http: HttpLimits::default(),
             net: NetLimits::default(),
+            sql: SqlLimits::default(),
         }
     }
 }

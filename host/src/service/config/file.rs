@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use super::canary::CanaryOf;
+pub use super::database::*;
 pub use super::destination::*;
 use super::secret::{SecretRef, UrlRef};
 use super::units::{Bytes, Span};
@@ -35,7 +36,7 @@ pub struct ConfigFile {
     /// Each destination by its name.
     #[serde(default)]
     pub destination: BTreeMap<String, Destination>,
-    /// Databases a plugin may be granted. Not in this version.
+    /// Databases that destinations may be granted, each by its name.
     #[serde(default)]
     pub sql: BTreeMap<String, SqlDatabase>,
 }
@@ -165,10 +166,4 @@ pub struct Runtime {
 pub struct Intake {
     /// Address and port.
     pub listen: SocketAddr,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct SqlDatabase {
-    pub url: UrlRef,
 }

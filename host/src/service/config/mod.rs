@@ -2,6 +2,9 @@
 //! its key and its fix. A config that is not wholly right is not used at all.
 
 mod canary;
+mod database;
+#[cfg(test)]
+mod database_tests;
 mod destination;
 pub mod digest;
 pub mod file;
@@ -96,7 +99,16 @@ fn resolve_paths(file: &mut ConfigFile, folder: &Path) {
             *roots = folder.join(&*roots);
         }
     }
+    for database in file.sql.values_mut() {
+        match &mut database.url {
+            UrlRef::Secret(secret) => secret.resolve(folder),
+            UrlRef::Text(url) => *url = resolve_sqlite(url, folder),
+        }
+    }
     for destination in file.destination.values_mut() {
+        let granted = destination.sql.iter();
+        destination.databases =
+            granted.filter_map(|name| Some((name.clone(), file.sql.get(name)?.clone()))).collect();
         let canary = destination.canary.as_mut();
         let canary = canary.map(|one| (&mut one.component, &mut one.registry, &mut one.signature));
         let stable = (&mut destination.component, &mut destination.registry, &mut destination.signature);

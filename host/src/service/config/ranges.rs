@@ -63,6 +63,12 @@ pub fn check(file: &ConfigFile, located: &mut Located<'_>) {
         http(&mut keys, &destination.limits.http);
         keys.section = vec!["destination", name, "limits", "net"];
         net(&mut keys, &destination.limits.net);
+        keys.section = vec!["destination", name, "limits", "sql"];
+        sql(&mut keys, &destination.limits.sql);
+    }
+    for (name, database) in &file.sql {
+        keys.section = vec!["sql", name];
+        keys.check("pool", database.pool, COUNTS);
     }
 }
 
@@ -119,6 +125,15 @@ fn net(keys: &mut Ranged<'_, '_>, net: &NetLimits) {
     keys.check("connect", net.connect, CALLS);
     keys.check("tls", net.tls, CALLS);
     keys.check("connections", net.connections, COUNTS);
+}
+
+fn sql(keys: &mut Ranged<'_, '_>, sql: &SqlLimits) {
+    keys.check("connect", sql.connect, CALLS);
+    keys.check("statement", sql.statement, CALLS);
+    keys.check("transaction", sql.transaction, CALLS);
+    keys.check("transactions", sql.transactions, COUNTS);
+    keys.check("rows", sql.rows, 1..=1_000_000);
+    keys.check("result", sql.result, Bytes(16)..=kib(32 << 10));
 }
 
 /// The keys of one section.

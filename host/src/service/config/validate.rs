@@ -18,7 +18,7 @@ pub fn validate(file: &ConfigFile, located: &mut Located<'_>) {
     outbox(&file.outbox, located);
     server(&file.server, located);
     for (name, destination) in &file.destination {
-        Checked { name, located }.all(destination);
+        Checked { name, located }.all(destination, file);
     }
     renames(file, located);
     for (host, registry) in &file.registry {
@@ -41,8 +41,15 @@ pub fn validate(file: &ConfigFile, located: &mut Located<'_>) {
     if file.intake.is_some() {
         later(located, &["intake"], "the intake");
     }
-    for name in file.sql.keys() {
-        later(located, &["sql", name], "granting databases to plugins");
+    for (name, database) in &file.sql {
+        if !is_name(name) {
+            located.refuse(&["sql", name], names("a database"));
+        }
+        if let UrlRef::Text(url) = &database.url
+            && let Err(why) = check_granted_url(url)
+        {
+            located.refuse(&["sql", name, "url"], why);
+        }
     }
 }
 
@@ -86,6 +93,15 @@ pub fn check_url(url: &str) -> Result<(), String> {
     }
 }
 
+fn check_granted_url(url: &str) -> Result<(), String> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        Some("sqlite" | "postgres" | "postgresql" | "mysql" | "mariadb") => Ok(()),
+        _ => Err("a plugin's database is in SQLite, PostgreSQL, MySQL or MariaDB; write sqlite:PATH, \
+                  postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
+            .into()),
+    }
+}
+
 fn server(server: &Server, located: &mut Located<'_>) {
     if !server.listen.ip().is_loopback() && server.token.is_none() {
         let text = format!(
@@ -103,7 +119,8 @@ fn renames(file: &ConfigFile, located: &mut Located<'_>) {
         let Some(old) = &destination.renamed_from else { continue };
         let path = ["destination", name.as_str(), "renamed_from"];
         if !is_name(old) {
-            located.refuse(&path, format!("{old:?} is no name: {}; or remove this key", names()));
+            located
+                .refuse(&path, format!("{old:?} is no name: {}; or remove this key", names("a destination")));
         } else if file.destination.contains_key(old) {
             located.refuse(
                 &path,
@@ -121,8 +138,8 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-fn names() -> String {
-    format!("a destination is named by 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`")
+fn names(what: &str) -> String {
+    format!("{what} is named by 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`")
 }
 
 /// The checks of one destination.
@@ -137,7 +154,7 @@ impl Checked<'_, '_> {
         self.located.refuse(&path, text);
     }
 
-    fn all(&mut self, destination: &Destination) {
+    fn all(&mut self, destination: &Destination, file: &ConfigFile) {
         self.name();
         self.component(&[], &destination.component, destination.sha256.as_deref());
         self.canary(destination);
@@ -155,12 +172,12 @@ impl Checked<'_, '_> {
         for (name, secret) in &destination.secrets {
             self.secret(name, secret);
         }
-        self.later(destination);
+        self.databases(&destination.sql, file);
     }
 
     fn name(&mut self) {
         if !is_name(self.name) {
-            self.refuse(&[], names());
+            self.refuse(&[], names("a destination"));
         }
     }
 
@@ -283,11 +300,16 @@ impl Checked<'_, '_> {
         }
     }
 
-    fn later(&mut self, destination: &Destination) {
-        let keys = [("sql", !destination.sql.is_empty(), "granting databases to plugins")];
-        for (key, is_given, what) in keys {
-            if is_given {
-                later(self.located, &["destination", self.name, key], what);
+    fn databases(&mut self, granted: &[String], file: &ConfigFile) {
+        let known: Vec<&str> = file.sql.keys().map(String::as_str).collect();
+        for (index, name) in granted.iter().enumerate() {
+            if !file.sql.contains_key(name) {
+                let near = nearest(name, &known).map(|near| format!(" (did you mean \"{near}\"?)"));
+                let text = format!(
+                    "there is no section [sql.{name}]{}; add it with  url = {{ env = \"NAME\" }}  or a URL",
+                    near.unwrap_or_default()
+                );
+                self.refuse(&["sql", &index.to_string()], text);
             }
         }
     }

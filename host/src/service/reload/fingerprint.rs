@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::plugin::spec::PluginSpec;
 use crate::plugin::{Reference, description_files};
-use crate::service::config::SecretRef;
 use crate::service::config::file::Destination;
+use crate::service::config::{SecretRef, UrlRef};
 use crate::service::mapping::{canary_spec, plugin_spec};
 
 /// Kept in memory only: it is made of secrets, too.
@@ -29,6 +29,10 @@ pub fn of(name: &str, destination: &Destination) -> Fingerprint {
     for path in files(destination) {
         let what = read(&path);
         feed(&mut hasher, what.as_deref().unwrap_or_else(|why| why.as_bytes()));
+    }
+    for database in destination.databases.values() {
+        // What it prints of itself has no password.
+        feed(&mut hasher, serde_json::to_string(&database.url).unwrap_or_default().as_bytes());
     }
     for secret in secrets(destination) {
         if let SecretRef::Env(_) = secret {
@@ -76,7 +80,11 @@ fn secrets(destination: &Destination) -> Vec<&SecretRef> {
     let of_net =
         destination.net.values().flat_map(|endpoint| &endpoint.client_cert).map(|client| &client.key);
     let granted = destination.secrets.values().flat_map(|secret| &secret.keys);
-    of_http.chain(of_net).chain(granted).collect()
+    let of_sql = destination.databases.values().filter_map(|database| match &database.url {
+        UrlRef::Secret(secret) => Some(secret),
+        UrlRef::Text(_) => None,
+    });
+    of_http.chain(of_net).chain(granted).chain(of_sql).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -114,14 +122,16 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("a.wasm", "component");
         write("b.wasm", "component");
-        for name in ["key", "header", "roots.pem", "cert.pem", "key.pem", "plugins.pub", "a.minisig"] {
+        for name in ["key", "header", "roots.pem", "cert.pem", "key.pem", "plugins.pub", "a.minisig", "url"] {
             write(name, "one");
         }
         let lines = "signature = { key = \"plugins.pub\", file = \"a.minisig\" }\n\
+                     sql = [\"shop\"]\n\
                      secrets.signing = { keys = [{ file = \"key\" }], use = [\"reveal\"] }\n\
                      [[destination.hook.http]]\norigin = \"https://h\"\n\
                      headers = { a = { file = \"header\" } }\nroots = \"roots.pem\"\n\
-                     client_cert = { cert = \"cert.pem\", key = { file = \"key.pem\" } }\n";
+                     client_cert = { cert = \"cert.pem\", key = { file = \"key.pem\" } }\n\
+                     [sql.shop]\nurl = { file = \"url\" }\n";
         let of_lines = |more: &str| of("hook", &destination(folder.path(), &format!("{more}{lines}")));
         let first = of_lines("");
         for same in ["required = true\n", "batch = 7\n", "lease = \"50s\"\n", "stop_after_rejections = 3\n"] {
@@ -143,9 +153,13 @@ mod tests {
         for other in ["concurrency = 3\n", "settings = { a = 1 }\n", "limits = { call = \"1s\" }\n"] {
             assert_ne!(of_lines(other), first, "{other}");
         }
+        for other in ["url = \"sqlite:s.db\"", "url = { file = \"url\" }\npool = 3"] {
+            let lines = lines.replace("url = { file = \"url\" }", other);
+            assert_ne!(of("hook", &destination(folder.path(), &lines)), first, "{other}");
+        }
         assert_ne!(of("hook-2", &destination(folder.path(), lines)), first);
         let beside = ["a.wasm", "plugin.toml", "a.plugin.toml", "plugins.pub", "a.minisig"];
-        let granted = ["key", "header", "roots.pem", "cert.pem", "key.pem"];
+        let granted = ["key", "header", "roots.pem", "cert.pem", "key.pem", "url"];
         for file in beside.into_iter().chain(granted) {
             let path = folder.path().join(file);
             let before = std::fs::read(&path).ok();

@@ -1,0 +1,197 @@
+//! One connection, whatever the database, and what a failure on it means.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::ConnectOptions;
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::{mysql, postgres, sqlite};
+use crate::clock::SharedClock;
+use crate::plugin::bindings::sql::{Dialect, Rows, SqlError, Value};
+use crate::plugin::spec::SqlIsolation;
+
+/// What a transaction is begun with.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    pub isolation: SqlIsolation,
+    /// Of one statement, waits for locks included.
+    pub statement: Duration,
+    /// Of the whole: a server ends one whose host says nothing for so long.
+    pub transaction: Duration,
+}
+
+/// How much of a result is taken.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+/// A statement that failed.
+pub struct Failed {
+    pub error: SqlError,
+    /// The database answered, so the connection can be used again after a rollback.
+    pub is_clean: bool,
+}
+
+impl Failed {
+    pub fn clean(error: SqlError) -> Self {
+        Self { error, is_clean: true }
+    }
+
+    pub fn broken(error: SqlError) -> Self {
+        Self { error, is_clean: false }
+    }
+}
+
+#[async_trait]
+pub trait Session: Send {
+    async fn begin(&mut self, terms: &Terms) -> Result<(), Failed>;
+
+    async fn execute(&mut self, statement: &str, parameters: &[Value]) -> Result<u64, Failed>;
+
+    async fn query(&mut self, statement: &str, parameters: &[Value], bounds: Bounds) -> Result<Rows, Failed>;
+
+    /// Fails as `commit-unknown` unless the database says that it did not commit.
+    async fn commit(&mut self) -> Result<(), Failed>;
+
+    async fn rollback(&mut self) -> Result<(), Failed>;
+
+    async fn is_alive(&mut self) -> bool;
+
+    async fn version(&mut self) -> Result<String, Failed>;
+}
+
+/// A database as its URL says.
+#[derive(Clone)]
+pub enum Server {
+    Sqlite(SqliteConnectOptions),
+    Postgres(PgConnectOptions),
+    MySql(MySqlConnectOptions),
+}
+
+impl Server {
+    /// The message never repeats the URL, which may hold a password.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let unusable = |error: sqlx::Error| match error {
+            sqlx::Error::Configuration(why) => format!("it can't be used: {why}"),
+            other => format!("it can't be used: {other}"),
+        };
+        match url.split_once(':').map(|(scheme, _)| scheme) {
+            Some("sqlite") => {
+                let options = SqliteConnectOptions::from_str(url).map_err(unusable)?;
+                Ok(Self::Sqlite(options.disable_statement_logging()))
+            }
+            Some("postgres" | "postgresql") => {
+                let options = PgConnectOptions::from_str(url).map_err(unusable)?;
+                Ok(Self::Postgres(options.application_name("outhaul").disable_statement_logging()))
+            }
+            Some("mysql" | "mariadb") => {
+                let options = MySqlConnectOptions::from_str(url).map_err(unusable)?;
+                Ok(Self::MySql(options.disable_statement_logging()))
+            }
+            _ => Err("it is no URL of a database; write sqlite:PATH, postgres://USER@HOST/DATABASE or \
+                      mysql://USER@HOST/DATABASE"
+                .to_owned()),
+        }
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgresql,
+            Self::MySql(_) => Dialect::Mysql,
+        }
+    }
+
+    pub async fn connect(&self, clock: &SharedClock) -> Result<Box<dyn Session>, Failed> {
+        Ok(match self {
+            Self::Sqlite(options) => Box::new(sqlite::connect(options, clock.clone()).await?),
+            Self::Postgres(options) => Box::new(postgres::connect(options).await?),
+            Self::MySql(options) => Box::new(mysql::connect(options).await?),
+        })
+    }
+}
+
+/// What is no answer of the database: the connection broke, or the driver could not use it.
+pub fn no_answer(error: &sqlx::Error) -> Failed {
+    let text = error.to_string();
+    Failed::broken(match error {
+        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => SqlError::Unavailable(text),
+        sqlx::Error::Tls(_) => {
+            SqlError::Denied(format!("TLS failed: {text}; mend it, or the URL's parameters"))
+        }
+        // Drivers count parameters before they send them.
+        sqlx::Error::Protocol(_) if text.contains("parameters") => SqlError::Syntax(text),
+        sqlx::Error::Protocol(_) => SqlError::Unavailable(text),
+        sqlx::Error::Encode(_) => SqlError::Data(text),
+        sqlx::Error::Configuration(_) => SqlError::Denied(text),
+        _ => SqlError::Other(text),
+    })
+}
+
+/// A commit that was not answered by a refusal may have happened.
+pub fn commit_failed(failed: Failed) -> Failed {
+    match failed.error {
+        SqlError::UniqueViolation(_)
+        | SqlError::Constraint(_)
+        | SqlError::Data(_)
+        | SqlError::Serialization(_)
+        | SqlError::Deadlock(_) => failed,
+        SqlError::Unavailable(text)
+        | SqlError::Denied(text)
+        | SqlError::Timeout(text)
+        | SqlError::Syntax(text)
+        | SqlError::Other(text)
+        | SqlError::TooLarge(text)
+        | SqlError::CommitUnknown(text) => Failed::broken(SqlError::CommitUnknown(format!(
+            "{text}; whether the transaction was committed is not known"
+        ))),
+        SqlError::Closed => failed,
+    }
+}
+
+/// Rows as they arrive, until there are too many.
+pub struct Gathered {
+    pub rows: Rows,
+    bounds: Bounds,
+    bytes: usize,
+}
+
+impl Gathered {
+    pub fn new(bounds: Bounds) -> Self {
+        Self { rows: Rows { columns: Vec::new(), rows: Vec::new() }, bounds, bytes: 0 }
+    }
+
+    pub fn add(&mut self, row: Vec<Value>) -> Result<(), Failed> {
+        let Bounds { rows, bytes } = self.bounds;
+        self.bytes += row.iter().map(size).sum::<usize>();
+        if self.rows.rows.len() >= rows || self.bytes > bytes {
+            // What is left of it would have to be read off the connection.
+            return Err(Failed::broken(SqlError::TooLarge(format!(
+                "the result has more than {rows} rows or {bytes} bytes; ask for less, or raise  rows  or  \
+                 result  in the destination's limits.sql"
+            ))));
+        }
+        self.rows.rows.push(row);
+        Ok(())
+    }
+}
+
+/// What a value takes of the guest's memory, about.
+fn size(value: &Value) -> usize {
+    std::mem::size_of::<Value>()
+        + match value {
+            Value::Decimal(text) | Value::Text(text) | Value::Json(text) | Value::Uuid(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Null | Value::Boolean(_) | Value::Integer(_) | Value::Float(_) | Value::Timestamp(_) => 0,
+        }
+}
+
+pub fn unreadable(column: &str, what: impl std::fmt::Display) -> Failed {
+    Failed::broken(SqlError::Other(format!("column \"{column}\" can't be handed to a plugin: {what}")))
+}

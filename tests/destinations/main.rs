@@ -1,0 +1,8 @@
+//! What plugins reach by `outhaul:sql`, and the destinations built on it, against real databases.
+
+mod lane;
+mod sql_errors;
+mod sql_limits;
+mod sql_outages;
+mod sql_values;
+mod versions;
