@@ -11,6 +11,7 @@ mod halves;
 mod host;
 mod isolation;
 mod killed;
+mod ledger;
 mod pulled;
 mod receiver;
 mod refused;
