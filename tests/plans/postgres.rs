@@ -11,7 +11,7 @@ use outhaul::store::*;
 use outhaul_tests::postgres::TestDatabase;
 
 use explain::Explain;
-use fill::{BUSY, FUTURE, HOT, LEASED_AT_THE_HEAD, ROWS_OF_THE_HOT_KEY};
+use fill::{BUSY, FUTURE, HOT, LEASED_AT_THE_HEAD, MANY_KEYS, ROWS_OF_THE_HOT_KEY};
 
 /// What one claim of 100 may look at, index entries and heap rows together.
 const ROWS_EXAMINED_MAX: f64 = 1_500.0;
@@ -53,6 +53,13 @@ async fn claims_stay_bounded(explain: &mut Explain) {
     let seqs: Vec<String> = (2..=201).map(|seq| seq.to_string()).collect();
     let keyed = format!("{HOT}, 100, 30000000, 12, 'host', null, '{{{}}}', true", seqs.join(","));
     explain.check("claim_keyed", &keyed, 3_000.0).await;
+    let heads: Vec<String> = (100_001..=100_200).map(|seq| seq.to_string()).collect();
+    let keyed = format!("{MANY_KEYS}, 100, 30000000, 12, 'host', null, '{{{}}}', true", heads.join(","));
+    explain.check("claim_keyed", &keyed, 3_000.0).await;
+    let keys: Vec<String> = (0..100).map(|key| format!("k{key}")).collect();
+    let (lanes, tenants) = (vec![MANY_KEYS.to_string(); 100].join(","), vec!["\"\""; 100].join(","));
+    let keys = keys.join(",");
+    explain.check("unpark", &format!("'{{{lanes}}}', '{{{tenants}}}', '{{{keys}}}', false"), 1_500.0).await;
     explain.check("unpark", &format!("'{{{HOT}}}', '{{\"\"}}', '{{hot}}', false"), 50.0).await;
 }
 

@@ -9,6 +9,8 @@ pub const BUSY: i64 = 1;
 pub const HOT: i64 = 2;
 /// Ten thousand deliveries, none of them due.
 pub const FUTURE: i64 = 3;
+/// A thousand keys, half of whose 200,000 deliveries are delivered.
+pub const MANY_KEYS: i64 = 4;
 
 pub const LEASED_AT_THE_HEAD: i64 = 20_000;
 pub const ROWS_OF_THE_HOT_KEY: i64 = 100_000;
@@ -60,7 +62,7 @@ async fn insert(connection: &mut PgConnection) {
              alter table outbox_event set (autovacuum_enabled = off);
 
              insert into outbox_destination (id, name, ordering)
-             select id, 'lane-' || id, case id when {HOT} then 1 else 0 end
+             select id, 'lane-' || id, case when id in ({HOT}, {MANY_KEYS}) then 1 else 0 end
              from generate_series(1, 100) id;
              insert into outbox_route (pattern, destination_id, generation) values ('never', {BUSY}, 1);
 
@@ -85,6 +87,11 @@ async fn insert(connection: &mut PgConnection) {
              insert into outbox_delivery (destination_id, event_seq, status, due_at, tenant_id, partition_key)
              select {HOT}, seq, 0, now() - interval '1 hour', '', 'hot'
              from generate_series(2, {ROWS_OF_THE_HOT_KEY} + 1) seq;
+
+             insert into outbox_delivery (destination_id, event_seq, status, due_at, tenant_id, partition_key)
+             select {MANY_KEYS}, seq, (seq <= 100000)::int, now() - interval '1 hour' + seq * interval '1 microsecond',
+                    '', 'k' || seq % 1000
+             from generate_series(1, 200000) seq;
 
              insert into outbox_delivery (destination_id, event_seq, status, due_at, tenant_id)
              select {FUTURE}, seq, 0, now() + interval '1 day', ''
