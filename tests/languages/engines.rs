@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::harness::{Lane, Plan, call, detail};
 use outhaul::domain::{HostFailure, Outcome};
 use outhaul::plugin::Deliver;
+use outhaul_tests::alone::{Held, is_alone, run_alone};
+use outhaul_tests::budget::from_env;
 use serde_json::{Value, json};
 
 use crate::records;
@@ -26,6 +28,7 @@ macro_rules! survived {
             s29_spinning_is_ended_by_the_budget_and_other_lanes_go_on,
             s30_waiting_is_ended_by_the_budget_too,
             s31_after_an_end_by_force_the_next_event_finds_a_fresh_instance,
+            s32_instances_replaced_over_and_over_leave_no_mapping_and_no_memory_behind,
             s33_the_first_the_second_and_the_third_call_can_be_stopped,
             memory_without_end_is_out_of_memory_and_names_the_limit,
             a_leak_replaces_the_instance_before_it_runs_out,
@@ -145,6 +148,35 @@ pub async fn s31_after_an_end_by_force_the_next_event_finds_a_fresh_instance(com
         assert_fresh(&lane).await;
         assert_eq!(lane.stats().instances_created, ends + 1);
     }
+}
+
+/// Some by force. In a process of its own, since it measures the process.
+pub async fn s32_instances_replaced_over_and_over_leave_no_mapping_and_no_memory_behind(component: &str) {
+    const WARM_UP: u64 = 40;
+    const NAME: &str = "s32_instances_replaced_over_and_over_leave_no_mapping_and_no_memory_behind";
+    if !is_alone() {
+        let language = component.strip_prefix("hostile-").expect("the guest of a language");
+        return run_alone(&format!("{language}::hostile::{NAME}")).await;
+    }
+    let lane = lane(component, |spec| spec.limits.calls_per_instance = 1).await;
+    let replace = async |times: u64| {
+        for n in 1..=times {
+            match n % 10 {
+                0 => assert_eq!(host_failure(&misdeed(&lane, "handles").await), HostFailure::Trap),
+                _ => assert_fresh(&lane).await,
+            }
+        }
+    };
+    let replacements = from_env("OUTHAUL_ENGINE_REPLACEMENTS").unwrap_or(100);
+    replace(WARM_UP).await;
+    let before = Held::now();
+    replace(replacements).await;
+    let after = Held::now();
+    println!("{component}: held before and after {replacements} replacements: {before:?} {after:?}");
+    let stats = lane.stats();
+    assert_eq!((stats.instances_dropped, stats.timeouts), (WARM_UP + replacements, 0));
+    assert!(after.mappings <= before.mappings + 20, "{before:?} {after:?}");
+    assert!(after.resident_bytes <= before.resident_bytes + (16 << 20), "{before:?} {after:?}");
 }
 
 pub async fn s33_the_first_the_second_and_the_third_call_can_be_stopped(component: &str) {

@@ -10,7 +10,10 @@ use serde_json::json;
 // Its instances begin with less memory than engines do.
 crate::promises::promises! { "template-go":
     an_event_is_posted_whole_with_its_identity,
+    s34_the_requests_of_many_events_share_a_few_connections,
     s35_bodies_around_a_buffers_size_and_past_two_mebibytes_go_out_whole,
+    s36_a_pool_whose_replacements_fail_heals,
+    s39_calls_under_way_end_on_the_generation_they_began_with,
     every_answer_has_its_meaning,
     s22_a_wish_to_wait_is_seconds_or_a_date_and_anything_else_is_none,
     nobody_listening_pauses_the_lane_and_costs_no_instance,
@@ -30,6 +33,7 @@ mod hostile {
         s29_spinning_is_ended_by_the_budget_and_other_lanes_go_on,
         s30_waiting_is_ended_by_the_budget_too,
         s31_after_an_end_by_force_the_next_event_finds_a_fresh_instance,
+        s32_instances_replaced_over_and_over_leave_no_mapping_and_no_memory_behind,
         s33_the_first_the_second_and_the_third_call_can_be_stopped,
         memory_without_end_is_out_of_memory_and_names_the_limit,
         a_leak_replaces_the_instance_before_it_runs_out,

@@ -3,11 +3,14 @@
 
 mod c;
 mod engines;
+mod fixtures;
 mod go;
 mod js;
+mod pools;
 mod promises;
 mod python;
 mod records;
+mod rust;
 mod stream;
 
 use outhaul_tests::{harness, receiver};

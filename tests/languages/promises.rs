@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::sync::Barrier;
 
+pub use crate::pools::*;
 use crate::records;
 
 /// All of them as tests of one component.
@@ -30,7 +31,10 @@ macro_rules! promises {
     ($component:literal) => {
         crate::promises::promises! { $component:
             an_event_is_posted_whole_with_its_identity,
+            s34_the_requests_of_many_events_share_a_few_connections,
             s35_bodies_around_a_buffers_size_and_past_two_mebibytes_go_out_whole,
+            s36_a_pool_whose_replacements_fail_heals,
+            s39_calls_under_way_end_on_the_generation_they_began_with,
             every_answer_has_its_meaning,
             s22_a_wish_to_wait_is_seconds_or_a_date_and_anything_else_is_none,
             nobody_listening_pauses_the_lane_and_costs_no_instance,

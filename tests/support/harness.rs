@@ -33,9 +33,17 @@ pub fn http(settings: Value) -> Plan {
 
 impl Plan {
     pub fn of(component: &str, settings: Value) -> Self {
-        let name = format!("{component}-{}", uuid::Uuid::new_v4().simple());
-        let spec =
-            PluginSpec { settings_json: settings.to_string(), ..PluginSpec::bare(name, guest(component)) };
+        Self::at(&guest(component), settings)
+    }
+
+    /// The same of a component in any file.
+    pub fn at(component: &Path, settings: Value) -> Self {
+        let name = component.file_stem().and_then(|name| name.to_str()).unwrap_or("plugin");
+        let name = format!("{name}-{}", uuid::Uuid::new_v4().simple());
+        let spec = PluginSpec {
+            settings_json: settings.to_string(),
+            ..PluginSpec::bare(name, component.to_owned())
+        };
         Self { spec }
     }
 
@@ -68,7 +76,9 @@ impl Plan {
     }
 
     pub async fn load(self) -> Lane {
-        Lane { plugin: RUNTIME.load(self.spec).await.unwrap_or_else(|error| panic!("{error}")) }
+        let destination = self.spec.destination.clone();
+        let plugin = RUNTIME.load(self.spec).await.unwrap_or_else(|error| panic!("{error}"));
+        Lane { destination, plugin }
     }
 
     /// The words of the refusal.
@@ -81,10 +91,16 @@ impl Plan {
 }
 
 pub struct Lane {
+    destination: String,
     pub plugin: Arc<LoadedPlugin>,
 }
 
 impl Lane {
+    /// Its destination's name, which no other has.
+    pub fn destination(&self) -> &str {
+        &self.destination
+    }
+
     pub async fn deliver(&self, call: Call) -> Outcome {
         self.plugin.deliver(call).await
     }

@@ -1,9 +1,11 @@
 //! What the suites share: databases of their own, receivers, host processes.
 
+pub mod alone;
 pub mod budget;
 pub mod clock;
 pub mod components;
 pub mod databases;
+pub mod fixtures;
 pub mod forward;
 pub mod guests;
 pub mod harness;

@@ -38,8 +38,37 @@ pub fn folder() -> PathBuf {
 
 /// Builds what is not up to date and returns [`folder`].
 pub fn build_all() -> Result<PathBuf> {
-    let source = if has_target() || add_target() { Source::Rustup } else { Source::Debian };
-    build_with(source)
+    build_with(source())
+}
+
+fn source() -> Source {
+    if has_target() || add_target() { Source::Rustup } else { Source::Debian }
+}
+
+/// Builds an author's project in Rust to `NAME.wasm` in it: by its `build.sh`, or where Debian's compiler
+/// takes the place of rustup's, by the words that it needs. A fresh one begins with nothing built.
+pub fn build_project(project: &Path, name: &str, is_fresh: bool) -> Result<()> {
+    let target = if is_fresh { project.join("target") } else { build_folder() };
+    if source() == Source::Rustup {
+        let mut script = Command::new("sh");
+        surrounded(script.arg("build.sh"), project);
+        return succeeded(script.env("CARGO_TARGET_DIR", target));
+    }
+    succeeded(cargo_build(project, Some(&debian::rustc()?)).env("CARGO_TARGET_DIR", &target))?;
+    let built = target.join(TARGET).join("release").join(format!("{}.wasm", name.replace('-', "_")));
+    std::fs::copy(&built, project.join(format!("{name}.wasm")))
+        .with_context(|| format!("copying {}", built.display()))?;
+    Ok(())
+}
+
+/// A release build for guests in this folder.
+fn cargo_build(folder: &Path, rustc: Option<&Path>) -> Command {
+    let mut build = cargo(folder);
+    build.args(["build", "--release", "--target", TARGET]);
+    if let Some(rustc) = rustc {
+        build.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=std,panic_abort");
+    }
+    build
 }
 
 pub fn build_with(source: Source) -> Result<PathBuf> {
@@ -50,17 +79,16 @@ pub fn build_with(source: Source) -> Result<PathBuf> {
     std::fs::create_dir_all(folder())?;
     for workspace in WORKSPACES {
         let workspace = workspace_root().join(workspace);
-        let mut build = cargo(&workspace);
-        build.args(["build", "--release", "--target", TARGET]);
-        if let Some(rustc) = &rustc {
-            build.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=std,panic_abort");
-        }
-        succeeded(&mut build)?;
+        succeeded(&mut cargo_build(&workspace, rustc.as_deref()))?;
         for name in guests_of(&workspace)? {
             publish(&name)?;
         }
     }
     rust_template(rustc.as_deref())?;
+    for (component, project) in languages::rust_fixtures()? {
+        succeeded(&mut cargo_build(&project, rustc.as_deref()))?;
+        publish_file(&build_folder().join(TARGET).join("release/fixture.wasm"), &component)?;
+    }
     Ok(folder())
 }
 
@@ -74,12 +102,7 @@ fn rust_template(rustc: Option<&Path>) -> Result<()> {
             script.arg("build.sh");
             script
         }
-        Some(rustc) => {
-            let mut cargo = cargo(&project);
-            cargo.args(["build", "--release", "--target", TARGET, "-Zbuild-std=std,panic_abort"]);
-            cargo.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
-            cargo
-        }
+        Some(rustc) => cargo_build(&project, Some(rustc)),
     };
     if rustc.is_none() {
         surrounded(&mut build, &project);

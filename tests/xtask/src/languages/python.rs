@@ -1,14 +1,14 @@
-//! Python: `componentize-py` from PyPI, in the version the template names.
+//! Python: `componentize-py` from PyPI, in the version the project names.
 
 use anyhow::Result;
 
 use super::Toolchain;
-use crate::{setup, workspace_root};
+use crate::setup;
 
-pub fn toolchain() -> Result<Toolchain> {
-    let requirements = workspace_root().join("plugins/templates/python/requirements-build.txt");
-    let requirements = std::fs::read_to_string(requirements)?;
+pub const PINS: &str = "requirements-build.txt";
+
+pub fn toolchain(folder: &str, requirements: &str) -> Result<Toolchain> {
     let packages: Vec<&str> = requirements.lines().collect();
-    let componentize = setup::python_packages("python", &packages)?;
-    Ok(Toolchain { version: requirements, path: vec![componentize], variables: Vec::new() })
+    let componentize = setup::python_packages(folder, &packages)?;
+    Ok(Toolchain { version: requirements.to_owned(), path: vec![componentize], variables: Vec::new() })
 }
