@@ -43,10 +43,7 @@ async fn one(plugin: &Arc<dyn Deliver>, calls: u32) -> Result<f64> {
 }
 
 pub fn call() -> Call {
-    call_with(&[b'x'; 200])
-}
-
-pub fn call_with(payload: &'static [u8]) -> Call {
+    let payload: &[u8] = &[b'x'; 200];
     Call {
         event: Event {
             seq: EventSeq(1),

@@ -1,14 +1,14 @@
 //! The same template in each language, and the Rust plugin beside it in the same run: what an engine
 //! inside the sandbox costs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures_util::future::join_all;
 use outhaul::plugin::Deliver;
 
-use crate::calls::{call, call_with};
+use crate::calls::call;
 use crate::memory::resident_mib;
 use crate::receiver::Receiver;
 use crate::rig::{Database, Rig};
@@ -105,31 +105,34 @@ async fn one_call_us(plugin: &dyn Deliver, calls: u32) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() * 1e6 / f64::from(calls))
 }
 
-/// A call that reads its event and answers, without a request.
+/// A call that reads every field of its event and answers with them, without a request: the fixtures of the
+/// contract, which do the same in each language.
 async fn no_ops(common: &Common, calls: u32) -> Result<()> {
-    for name in ["hostile-go", "hostile-c", "hostile-python", "hostile-js"] {
-        let component = common.guests.join(format!("{name}.wasm"));
-        if !component.is_file() {
+    for language in ["rust", "go", "c", "python", "js"] {
+        let Some(component) = fixture(common, language)? else {
+            println!("languages {language}: its fixture of the contract is not built");
             continue;
-        }
-        let destination = format!(
-            "component = \"{}\"\nsettings = {{ url = \"http://127.0.0.1:1/\" }}\n",
-            component.display()
-        );
-        let rig = rig(common, &destination).await?;
-        let plugin = rig.component().await.context(name)?;
+        };
+        let rig = rig(common, &format!("component = \"{}\"\n", component.display())).await?;
+        let plugin = rig.component().await.context(language)?;
         let mut figures = Vec::new();
         for _ in 0..common.runs {
-            let began = Instant::now();
-            for _ in 0..calls {
-                let outcome = plugin.deliver(call_with(br#"{"misdeed":"remember"}"#)).await;
-                if !outcome.is_success() {
-                    bail!("the call failed: {outcome:?}");
-                }
-            }
-            figures.push(began.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
+            figures.push(one_call_us(plugin.as_ref(), calls).await?);
         }
-        println!("languages {name}: {:.0} µs a call without a request", median(figures));
+        println!("languages {language}: {:.1} µs a call without a request", median(figures));
     }
     Ok(())
+}
+
+/// The latest one: committed as compiled, or built.
+fn fixture(common: &Common, language: &str) -> Result<Option<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/contract");
+    let mut versions = std::fs::read_dir(&folder)?.collect::<std::io::Result<Vec<_>>>()?;
+    versions.sort_by_key(|version| version.file_name());
+    let places = versions.iter().rev().flat_map(|version| {
+        let name = version.file_name();
+        let built = format!("contract-{}-{language}.wasm", name.to_string_lossy());
+        [version.path().join(format!("{language}.wasm")), common.guests.join(built)]
+    });
+    Ok(places.into_iter().find(|place| place.is_file()))
 }
