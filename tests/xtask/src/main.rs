@@ -2,8 +2,10 @@
 
 mod demo;
 mod guests;
+mod host;
 mod languages;
 mod mariadb;
+mod newcomer;
 mod postgres;
 mod setup;
 mod test;
@@ -45,6 +47,16 @@ enum Task {
         #[arg(long)]
         lang: Option<languages::Language>,
     },
+    /// Walk a plugin author's first steps in each language: a new project, its build, its tests, its block in
+    /// the config of a running host, an event that arrives.
+    Newcomer {
+        /// Only these languages.
+        #[arg(long, value_delimiter = ',')]
+        lang: Vec<newcomer::Author>,
+        /// Install what the project's README says to install, instead of using the tests' tools.
+        #[arg(long)]
+        fresh: bool,
+    },
     /// Generate the templates' bindings anew, after a change in wit/.
     Bindings,
     /// Measure: `throughput`, `latency`, `memory`, `calls`, `languages` or `notify`, with its options.
@@ -80,6 +92,11 @@ fn main() -> Result<()> {
             };
             println!("{}", folder.display());
             Ok(())
+        }
+        Task::Newcomer { lang, fresh } => {
+            guests::build_all()?;
+            host::build()?;
+            newcomer::run(if lang.is_empty() { &newcomer::Author::ALL } else { &lang }, fresh)
         }
         Task::Bindings => languages::bindings::generate(),
         Task::Bench { arguments } => test::bench(&arguments),

@@ -6,12 +6,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::mariadb::MariaDb;
 use crate::postgres::Postgres;
-use crate::{guests, languages, setup, workspace_root};
+use crate::{guests, languages, newcomer, setup, workspace_root};
 
 /// How much the suites with a budget do.
 struct Budgets {
     simulation_secs: u32,
     replacements: u32,
+    /// Of instances of each language.
+    engine_replacements: u32,
     requests: u32,
     /// Through one destination of Python, and one of JavaScript.
     stream_events: u32,
@@ -24,6 +26,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         Budgets {
             simulation_secs: 900,
             replacements: 10_000,
+            engine_replacements: 10_000,
             requests: 50_000,
             stream_events: 10_000,
             broker_events: 10_000,
@@ -32,6 +35,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         Budgets {
             simulation_secs: 90,
             replacements: 2_000,
+            engine_replacements: 200,
             requests: 1_000,
             stream_events: 1_000,
             broker_events: 1_000,
@@ -44,6 +48,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
     languages::build(&languages::Language::ALL)?;
     // The crash and end-to-end suites run the real program.
     cargo(&["build", "--workspace", "--bins"])?;
+    newcomer::run(if full { &newcomer::Author::ALL } else { &newcomer::Author::QUICK }, false)?;
     let (postgres, mariadb) = (Postgres::start()?, MariaDb::start()?);
     let mut tests = command(&["test", "--workspace", "--no-fail-fast", "--"]);
     tests.args(filter);
@@ -54,6 +59,7 @@ pub fn run(full: bool, filter: &[String]) -> Result<()> {
         .env("OUTHAUL_VERIFIERS", setup::verifiers_folder())
         .env("OUTHAUL_SIM_SECONDS", budgets.simulation_secs.to_string())
         .env("OUTHAUL_REPLACEMENTS", budgets.replacements.to_string())
+        .env("OUTHAUL_ENGINE_REPLACEMENTS", budgets.engine_replacements.to_string())
         .env("OUTHAUL_REQUESTS", budgets.requests.to_string())
         .env("OUTHAUL_STREAM_EVENTS", budgets.stream_events.to_string())
         .env("OUTHAUL_BROKER_EVENTS", budgets.broker_events.to_string());
@@ -108,6 +114,9 @@ fn beside(words: &[String], servers: &[(&str, String)]) -> Result<()> {
 /// everything.
 pub fn bench(arguments: &[String]) -> Result<()> {
     guests::build_all()?;
+    if arguments.first().is_some_and(|what| what == "languages") {
+        languages::build(&languages::Language::ALL)?;
+    }
     let optimised = |package: &str| format!("--config=profile.dev.package.{package}.opt-level=3");
     // The whole workspace, as the tests build it: another choice of packages chooses other features.
     let mut build = command(&["build", "--workspace", "--bins"]);
