@@ -25,6 +25,11 @@ pub trait Clock: Send + Sync + 'static {
 
 pub type SharedClock = Arc<dyn Clock>;
 
+/// Random numbers that are the same for the same seed.
+pub fn seeded(seed: u64) -> impl rand::Rng + Send + 'static {
+    <rand::rngs::StdRng as rand::SeedableRng>::seed_from_u64(seed)
+}
+
 /// The machine's own clock and randomness.
 pub struct SystemClock;
 

@@ -207,6 +207,48 @@ pub async fn a_page_may_end_between_two_deliveries_of_one_event(db: &dyn Databas
     }
 }
 
+pub async fn what_was_delivered_or_died_is_read_page_by_page_the_newest_first(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    let headers = vec![("b".to_owned(), "2".to_owned())];
+    scene.insert(&[NewEvent { headers, key: Some("k".to_owned()), ..event("e1") }]).await;
+    scene.insert_ids(&["e2", "e3", "e4", "e5", "e6"]).await;
+    for claimed in scene.claim("host-a").await {
+        match claimed.event.id.as_str() {
+            "e1" | "e5" => scene.deliver(&claimed).await,
+            "e2" => scene.reject(&claimed).await,
+            // e3, e4 and e6 stay leased.
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    let mut pages = 0;
+    let mut before = None;
+    loop {
+        let page = scene.store.recorded(SHOP, before, 2).await.expect("recorded");
+        found.extend(page.deliveries);
+        let Some(next) = page.next else { break };
+        assert!(before.is_none_or(|before| next < before), "a page goes on before the last one");
+        before = Some(next);
+        pages += 1;
+    }
+    assert_eq!(pages, 3, "two deliveries each, also where none of them has ended");
+    let told: Vec<_> = found
+        .iter()
+        .map(|it| (&*it.event.id, it.status, it.outcome.as_deref(), it.code.as_deref().unwrap_or_default()))
+        .collect();
+    let delivered = |id| (id, DeliveryStatus::Delivered, Some("delivered"), "");
+    let expected = [delivered("e5"), ("e2", DeliveryStatus::Dead, Some("rejected"), "no"), delivered("e1")];
+    assert_eq!(told, expected);
+    assert_eq!(found[1].disposition.as_deref(), Some("rejected"));
+    let first = &found[2].event;
+    assert_eq!((first.key.as_deref(), first.payload_bytes), (Some("k"), 7));
+    assert_eq!(first.headers, [("b".to_owned(), "2".to_owned())]);
+    for unknown in ["nowhere", UNROUTED_NAME] {
+        let refused = scene.store.recorded(unknown, None, 2).await.expect_err("it is not there");
+        assert!(refused.to_string().contains("no destination"), "{refused}");
+    }
+}
+
 pub async fn hosts_that_were_silent_for_a_week_are_forgotten(db: &dyn Database) {
     let scene = Scene::open(db).await;
     let other = registration("host-b", "c1", vec![destination(SHOP, &["order.*"])]);

@@ -120,6 +120,7 @@ macro_rules! promises {
                 an_act_means_the_deliveries_it_names_and_no_others,
                 a_list_is_filtered_and_goes_on_where_it_ended,
                 a_page_may_end_between_two_deliveries_of_one_event,
+                what_was_delivered_or_died_is_read_page_by_page_the_newest_first,
                 hosts_that_were_silent_for_a_week_are_forgotten,
                 a_report_counts_what_waits_what_runs_and_what_died,
                 an_event_is_shown_with_its_deliveries_and_its_history,

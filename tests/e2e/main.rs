@@ -16,6 +16,7 @@ mod pulled;
 mod receiver;
 mod refused;
 mod reload;
+mod replay;
 mod reroute;
 mod shutdown;
 mod swap;

@@ -5,3 +5,4 @@ mod bad;
 mod good;
 mod harness;
 mod look;
+mod replay;

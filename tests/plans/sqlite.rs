@@ -145,6 +145,7 @@ async fn hot_statements_touch_what_they_return_however_much_lies_around() {
     the_keys(&mut bench).await;
     the_ends(&mut bench).await;
     the_questions(&mut bench).await;
+    the_pages_of_what_ended(&mut bench).await;
     assert!(bench.faults.is_empty(), "{}", bench.faults.join("\n"));
 }
 
@@ -220,4 +221,19 @@ async fn the_questions(bench: &mut Bench) {
     bench.check("show_event", &[text(""), text("e77")]).await;
     // Counting stops at its limit, whatever there is.
     bench.check("report_lane", &[Int(fill::FLAT), Int(10_000)]).await;
+}
+
+/// Backwards from an event, and no further than a page, whatever state its deliveries are in.
+async fn the_pages_of_what_ended(bench: &mut Bench) {
+    let page = |before| [Int(fill::FLAT), Int(before), Int(200)];
+    let plan = bench.plan("recorded", &page(i64::MAX)).await;
+    let walked = "SEARCH outbox_delivery USING PRIMARY KEY (destination_id=? AND event_seq<?)";
+    assert!(plan.iter().any(|line| line == walked), "{plan:#?}");
+    assert!(!plan.iter().any(|line| line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")), "{plan:#?}");
+    // All of the first page are delivered, and all of the second pending, with its end alone told.
+    for (before, expected) in [(i64::MAX, 200), (1_000_001, 1)] {
+        let (rows, steps) = bench.run("recorded", &page(before)).await;
+        assert_eq!(rows, expected);
+        assert!(steps < 30_000, "{steps} steps for a page before {before}");
+    }
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::lines::{Fields, Line};
 use super::time::When;
 use super::{Context, Exit, Misuse, progress, show};
 use crate::domain::Timestamp;
@@ -26,16 +27,11 @@ pub struct EmitArgs {
     /// The event's ID; else a UUID
     #[arg(long)]
     id: Option<String>,
-    /// With --lines: the field of each payload that is its event's ID, so that a repeated emit
-    /// inserts nothing twice
-    #[arg(long, requires = "lines", value_name = "FIELD")]
-    id_field: Option<String>,
     /// Events of one key can be delivered in order
     #[arg(long)]
     key: Option<String>,
-    /// With --lines: the field of each payload that is its event's key
-    #[arg(long, requires = "lines", value_name = "FIELD")]
-    key_field: Option<String>,
+    #[command(flatten)]
+    fields: Fields,
     #[arg(long, default_value = "")]
     tenant: String,
     /// Repeatable
@@ -66,6 +62,9 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 
 pub async fn run(context: &Context, args: &EmitArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
     check_arguments(args)?;
+    if !args.lines {
+        args.fields.check_unused("--lines")?;
+    }
     let now = context.stores.store.now().await?;
     match args.lines {
         false => one(context, args, now, out).await,
@@ -202,20 +201,9 @@ fn event_of_line(
     now: Timestamp,
     line: Vec<u8>,
 ) -> anyhow::Result<NewEvent> {
-    let payload = line.strip_suffix(b"\r").map(<[u8]>::to_vec).unwrap_or(line);
-    let parsed: Value =
-        serde_json::from_slice(&payload).context("the line is not JSON; each line is one payload")?;
-    let field = |name: &Option<String>| match name {
-        None => Ok(None),
-        Some(name) => match parsed.get(name) {
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            _ => Err(anyhow::anyhow!("the payload has no text or number in its field `{name}`")),
-        },
-    };
+    let Line { payload, id, key } = args.fields.read(line)?;
     let template = template(context, args, now);
-    let id = field(&args.id_field)?.unwrap_or(template.id);
-    Ok(NewEvent { id, key: field(&args.key_field)?, payload, ..template })
+    Ok(NewEvent { id: id.unwrap_or(template.id), key, payload, ..template })
 }
 
 fn template(context: &Context, args: &EmitArgs, now: Timestamp) -> NewEvent {

@@ -9,6 +9,7 @@ mod dead;
 mod emit;
 mod events;
 mod lanes;
+mod lines;
 mod migrate;
 mod plugin;
 mod progress;

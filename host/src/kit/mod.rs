@@ -7,6 +7,7 @@ mod general;
 pub mod inspect;
 mod producers;
 pub mod project;
+pub mod replay;
 pub mod report;
 mod rig;
 pub mod schema;

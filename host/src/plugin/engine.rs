@@ -10,8 +10,9 @@ use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, EngineWeak};
 
 use super::cache::CompileCache;
-use super::capability::dial::{SharedResolver, SystemResolver};
+use super::capability::dial::{Outside, SharedResolver, SystemResolver};
 use super::capability::sql::Pools;
+use super::offline::Offline;
 use super::state::{self, GuestState};
 use crate::clock::SharedClock;
 
@@ -29,13 +30,15 @@ pub struct RuntimeSettings {
     pub clock: SharedClock,
     /// Names to addresses, for everything plugins connect to.
     pub resolver: SharedResolver,
+    /// Set, no plugin reaches anything: this stands in for all of it.
+    pub offline: Option<Offline>,
 }
 
 impl RuntimeSettings {
     pub fn new(clock: SharedClock) -> Self {
         let guest_threads = std::thread::available_parallelism().map_or(2, |n| n.get());
         let (tick, resolver) = (Duration::from_millis(10), Arc::new(SystemResolver));
-        Self { cache_dir: None, tick, guest_threads, clock, resolver }
+        Self { cache_dir: None, tick, guest_threads, clock, resolver, offline: None }
     }
 }
 
@@ -53,7 +56,7 @@ pub(super) struct Inner {
     /// Held by the one that compiles.
     pub compiling: Mutex<()>,
     pub clock: SharedClock,
-    pub resolver: SharedResolver,
+    pub outside: Outside,
     /// Of the databases that config grants.
     pub pools: Pools,
     pub guests: GuestThreads,
@@ -69,10 +72,11 @@ impl Runtime {
         let ticker_stops = Arc::new(AtomicBool::new(false));
         start_ticker(engine.weak(), settings.tick, ticker_stops.clone())?;
         let cache = settings.cache_dir.and_then(|dir| CompileCache::open(dir, &engine));
-        let RuntimeSettings { clock, resolver, .. } = settings;
+        let RuntimeSettings { clock, resolver, offline, .. } = settings;
+        let outside = Outside { resolver, offline };
         let compiling = Mutex::default();
         let pools = Pools::default();
-        let inner = Inner { engine, linker, cache, compiling, clock, resolver, pools, guests, ticker_stops };
+        let inner = Inner { engine, linker, cache, compiling, clock, outside, pools, guests, ticker_stops };
         Ok(Self { inner: Arc::new(inner) })
     }
 }

@@ -173,15 +173,17 @@ fn grant(
     stats: Arc<Stats>,
 ) -> Result<Parts, LoadProblem> {
     let denials = Arc::new(Denials::new(spec.destination.clone()));
-    let (resolver, clock) = (&runtime.resolver, &runtime.clock);
+    let (outside, clock) = (&runtime.outside, &runtime.clock);
     let secrets = Secrets::read(&spec.secrets, denials.clone()).map_err(LoadProblem::Grant)?;
-    let http = HttpClient::new(spec, stats.clone(), denials.clone(), resolver.clone(), clock.clone())
+    let http = HttpClient::new(spec, stats.clone(), denials.clone(), outside.clone(), clock.clone())
         .map_err(LoadProblem::Grant)?;
-    let endpoints = Endpoints::new(spec, stats.clone(), denials.clone(), resolver.clone(), clock.clone())
+    let endpoints = Endpoints::new(spec, stats.clone(), denials.clone(), outside.clone(), clock.clone())
         .map_err(LoadProblem::Grant)?;
-    let sockets = Sockets::new(spec, denials.clone(), resolver.clone()).map_err(LoadProblem::Grant)?;
-    let databases = Databases::new(spec, &runtime.pools, stats.clone(), denials.clone(), clock.clone())
-        .map_err(LoadProblem::Grant)?;
+    let sockets = Sockets::new(spec, denials.clone(), outside.clone()).map_err(LoadProblem::Grant)?;
+    let offline = outside.offline.clone();
+    let databases =
+        Databases::new(spec, &runtime.pools, offline, stats.clone(), denials.clone(), clock.clone())
+            .map_err(LoadProblem::Grant)?;
     let log = LaneLog::new(
         spec.destination.clone(),
         spec.limits.log_line_bytes,
@@ -204,6 +206,7 @@ fn grant(
         denials,
         stats,
         clock: runtime.clock.clone(),
+        offline: outside.offline.clone(),
     })
 }
 

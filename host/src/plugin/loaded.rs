@@ -17,6 +17,7 @@ use super::engine::Inner;
 use super::exports::{Contract, Exports};
 use super::instance::{CallEnd, Instance};
 use super::needs::Missing;
+use super::offline::Offline;
 use super::pool::{Pool, host, not_created};
 use super::spec::{Limits, PluginSpec};
 use super::stats::{Stats, StatsSnapshot};
@@ -40,6 +41,7 @@ pub struct Parts {
     pub denials: Arc<Denials>,
     pub stats: Arc<Stats>,
     pub clock: SharedClock,
+    pub offline: Option<Offline>,
 }
 
 pub struct LoadedPlugin {
@@ -115,6 +117,11 @@ impl LoadedPlugin {
         });
         // The host is stopping otherwise, and the instances with it.
         let _ = retired.await;
+    }
+
+    /// Waits until no instance is busy, with a call or with its last word.
+    pub async fn at_rest(&self) {
+        self.pool.at_rest().await;
     }
 
     /// How often each capability was asked for and denied, by the capability's name.

@@ -20,6 +20,7 @@ mod limits;
 mod load;
 mod loaded;
 mod needs;
+pub mod offline;
 mod pool;
 mod registry;
 mod signature;

@@ -25,6 +25,7 @@ pub struct Pool {
     idle: Mutex<Option<Vec<Instance>>>,
     /// One permit for each instance in use, by a call or aside of one.
     places: Arc<Semaphore>,
+    places_in_all: u32,
     in_progress: TaskTracker,
     /// Why `configure` refused the settings when it last ran, if it did.
     settings_problem: Mutex<Option<String>>,
@@ -36,6 +37,7 @@ impl Pool {
             parts,
             idle: Mutex::new(Some(first.into_iter().collect())),
             places: Arc::new(Semaphore::new(concurrency.max(1) as usize)),
+            places_in_all: concurrency.max(1),
             in_progress: TaskTracker::new(),
             settings_problem: Mutex::default(),
         }
@@ -179,6 +181,11 @@ impl Pool {
             instance.close(budget).await;
             drop(place);
         });
+    }
+
+    /// Waits until every place is free.
+    pub async fn at_rest(&self) {
+        let _all = self.places.acquire_many(self.places_in_all).await;
     }
 
     /// For what runs aside of calls.

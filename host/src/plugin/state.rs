@@ -96,6 +96,9 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
     wasi.stdout(log.stream(StdStream::Out)).stderr(log.stream(StdStream::Err));
     wasi.max_random_size(RANDOM_BYTES_MAX);
     parts.sockets.configure(&mut wasi);
+    if let Some(offline) = &parts.offline {
+        offline.configure(&mut wasi);
+    }
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles as usize);
     let mut http_ctx = WasiHttpCtx::new();

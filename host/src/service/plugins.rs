@@ -13,12 +13,16 @@ use crate::clock::SharedClock;
 use crate::plugin::{Deliver, Runtime, RuntimeSettings, Unloaded};
 
 pub fn runtime(file: &ConfigFile, clock: SharedClock) -> anyhow::Result<Runtime> {
+    Runtime::new(runtime_settings(file, clock))
+}
+
+pub fn runtime_settings(file: &ConfigFile, clock: SharedClock) -> RuntimeSettings {
     let mut settings = RuntimeSettings::new(clock);
     settings.cache_dir = file.runtime.cache.clone().or_else(default_cache);
     if file.runtime.threads > 0 {
         settings.guest_threads = file.runtime.threads as usize;
     }
-    Runtime::new(settings)
+    settings
 }
 
 /// A runtime for tools that look at one component, without a config.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::{HostNotes, LaneState, StoreError, StoreResult};
-use crate::domain::{DestinationId, EventSeq, Timestamp};
+use crate::domain::{DestinationId, Event, EventSeq, Timestamp};
 
 /// The operator's side. Every act is recorded in `outbox_action` in the same transaction.
 #[async_trait]
@@ -31,6 +31,15 @@ pub trait Operate: Send + Sync + 'static {
     async fn show(&self, tenant: &str, event_id: &str) -> StoreResult<Option<EventReport>>;
 
     async fn payload(&self, event: EventSeq) -> StoreResult<Option<Bytes>>;
+
+    /// What was delivered or died of a destination, newest event first: those among the `page_rows` next
+    /// deliveries before an event. Costs the same whatever lies before or behind them.
+    async fn recorded(
+        &self,
+        destination: &str,
+        before: Option<EventSeq>,
+        page_rows: u32,
+    ) -> StoreResult<RecordedPage>;
 
     /// Pending → cancelled. The token is cleared, so that a late result is fenced; a live lease is
     /// kept, so that its key waits.
@@ -220,6 +229,25 @@ pub struct DeliveryRow {
     pub uncertain: bool,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+}
+
+/// A part of what a destination's lane has behind it.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedPage {
+    pub deliveries: Vec<RecordedDelivery>,
+    /// Before this event the next page begins; none after the last one.
+    pub next: Option<EventSeq>,
+}
+
+/// A delivery that ended, delivered or dead.
+#[derive(Clone, Debug)]
+pub struct RecordedDelivery {
+    pub event: Event,
+    pub status: DeliveryStatus,
+    pub disposition: Option<String>,
+    /// Of its last attempt, if there was one.
+    pub outcome: Option<String>,
+    pub code: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]

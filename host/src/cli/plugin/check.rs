@@ -8,13 +8,14 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::destination::{find, with_component};
 use super::settings;
 use crate::cli::check::print;
 use crate::cli::context::load_config;
-use crate::cli::{Common, Exit, Misuse};
+use crate::cli::{Common, Exit};
 use crate::clock::SystemClock;
 use crate::service::check::plugin_alone;
-use crate::service::mapping::{bare_spec, plugin_spec};
+use crate::service::mapping::bare_spec;
 use crate::service::plugins::tool_runtime;
 
 /// Loads a component as the host would, and compares its settings and needs with what it is given.
@@ -39,24 +40,7 @@ pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)
         None => bare_spec(args.component.clone(), args.settings.clone().unwrap_or_default()),
         Some(name) => {
             let config = load_config(common)?;
-            let Some(destination) = config.file.destination.get(name) else {
-                let known: Vec<_> = config.file.destination.keys().map(String::as_str).collect();
-                let path = config.path.display();
-                return Err(Misuse(format!(
-                    "{path} has no destination {name:?}; it has {}",
-                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-                ))
-                .into());
-            };
-            // Another file of the same plugin: pin and signature are of the one in the config.
-            let is_same = args.component.canonicalize().ok()
-                == PathBuf::from(&destination.component).canonicalize().ok();
-            let mut spec = plugin_spec(name, destination);
-            spec.component = args.component.clone();
-            spec.pull = None;
-            spec.sha256 = spec.sha256.filter(|_| is_same);
-            spec.signature = spec.signature.filter(|_| is_same);
-            spec
+            with_component(name, find(&config, name)?, &args.component)
         }
     };
     let runtime = tool_runtime(Arc::new(SystemClock))?;

@@ -1,9 +1,11 @@
 //! `outhaul plugin`: the plugin author's commands, one file each.
 
 mod check;
+mod destination;
 mod inspect;
 mod new;
 mod pull;
+mod replay;
 mod settings;
 mod test;
 
@@ -20,6 +22,7 @@ pub enum PluginCommand {
     Inspect(inspect::InspectArgs),
     Check(check::CheckArgs),
     Pull(pull::PullArgs),
+    Replay(replay::ReplayArgs),
     Test(test::TestArgs),
 }
 
@@ -33,6 +36,7 @@ pub async fn run(
         PluginCommand::Inspect(args) => inspect::run(args, out).await,
         PluginCommand::Check(args) => check::run(common, args, out).await,
         PluginCommand::Pull(args) => pull::run(common, args, out).await,
+        PluginCommand::Replay(args) => replay::run(common, args, out).await,
         PluginCommand::Test(args) => test::run(args, out).await,
     }
 }

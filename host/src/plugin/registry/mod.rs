@@ -18,7 +18,7 @@ use self::client::Client;
 use self::manifest::{Layer, MANIFEST};
 pub use self::reference::{Reference, is_host};
 use super::capability::denials::Denials;
-use super::capability::dial::Dialer;
+use super::capability::dial::{Dialer, Outside};
 use super::engine::{Inner, Runtime};
 use super::load::LoadProblem;
 use super::spec::{PluginSpec, RegistryAccess};
@@ -103,7 +103,8 @@ async fn pull(
     }
     let ends_at = runtime.clock.since_boot() + PULL_BUDGET;
     let dialer = Dialer {
-        resolver: runtime.resolver.clone(),
+        // A component is fetched by the host: whether its plugin may reach anything is another matter.
+        outside: Outside { resolver: runtime.outside.resolver.clone(), offline: None },
         connect_timeout: STEP,
         tls_timeout: STEP,
         clock: runtime.clock.clone(),

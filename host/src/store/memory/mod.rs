@@ -7,6 +7,7 @@ mod keys;
 mod lanes;
 mod model;
 mod operate;
+mod recorded;
 mod settle;
 mod sweep;
 

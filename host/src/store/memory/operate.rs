@@ -30,9 +30,7 @@ impl Model {
 
     fn lane_named(&mut self, name: &str) -> StoreResult<&mut Lane> {
         match self.lanes.values_mut().find(|lane| lane.name == name) {
-            None => Err(StoreError::Refused(format!(
-                "there is no destination {name:?}; `outhaul lanes list` shows those there are"
-            ))),
+            None => Err(unknown(name)),
             Some(lane) if lane.state == LaneState::Removed => Err(StoreError::Refused(format!(
                 "destination {name:?} was removed from the config; add it there again to make it active"
             ))),
@@ -49,9 +47,7 @@ impl Model {
         if let Some(name) = &target.destination
             && self.find_lane(name).is_none()
         {
-            return Err(StoreError::Refused(format!(
-                "there is no destination {name:?}; `outhaul lanes list` shows those there are"
-            )));
+            return Err(unknown(name));
         }
         let mut found: Vec<_> = self
             .rows
@@ -197,6 +193,12 @@ impl Model {
     }
 }
 
+fn unknown(name: &str) -> StoreError {
+    StoreError::Refused(format!(
+        "there is no destination {name:?}; `outhaul lanes list` shows those there are"
+    ))
+}
+
 #[async_trait]
 impl Operate for MemoryStore {
     async fn emit(&self, events: &[NewEvent]) -> StoreResult<Vec<Emitted>> {
@@ -259,6 +261,18 @@ impl Operate for MemoryStore {
 
     async fn payload(&self, event: EventSeq) -> StoreResult<Option<Bytes>> {
         self.call("payload", |model, _| Ok(model.events.get(&event).map(|event| event.payload.clone())))
+    }
+
+    async fn recorded(
+        &self,
+        destination: &str,
+        before: Option<EventSeq>,
+        page_rows: u32,
+    ) -> StoreResult<RecordedPage> {
+        self.call("recorded", |model, _| {
+            let id = model.find_lane(destination).ok_or_else(|| unknown(destination))?;
+            Ok(model.recorded(id, before, page_rows))
+        })
     }
 
     async fn cancel(&self, target: &Target, who: &str) -> StoreResult<u64> {

@@ -235,7 +235,7 @@ fn claimed(destination: DestinationId, seq: EventSeq, row: &PgRow) -> sqlx::Resu
     })
 }
 
-fn event(seq: EventSeq, row: &PgRow) -> sqlx::Result<Event> {
+pub(super) fn event(seq: EventSeq, row: &PgRow) -> sqlx::Result<Event> {
     let headers: Option<Json<BTreeMap<String, String>>> = row.try_get("headers")?;
     let PgTime(created_at) = row.try_get("created_at")?;
     Ok(Event {

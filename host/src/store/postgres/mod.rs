@@ -9,6 +9,7 @@ mod errors;
 mod lanes;
 mod operate;
 mod pgtime;
+mod recorded;
 mod register;
 mod reports;
 mod schema;

@@ -64,6 +64,15 @@ impl Operate for PostgresStore {
         .await
     }
 
+    async fn recorded(
+        &self,
+        destination: &str,
+        before: Option<EventSeq>,
+        page_rows: u32,
+    ) -> StoreResult<RecordedPage> {
+        self.bounded(self.read_recorded(destination, before, page_rows)).await
+    }
+
     async fn cancel(&self, target: &Target, who: &str) -> StoreResult<u64> {
         target.require_one()?;
         self.act_on_all(target, who, "cancel", &self.statements.cancel).await
@@ -167,7 +176,11 @@ impl PostgresStore {
         Ok(has_changed)
     }
 
-    async fn destination(&self, connection: &mut PgConnection, name: &str) -> StoreResult<(i64, LaneState)> {
+    pub(super) async fn destination(
+        &self,
+        connection: &mut PgConnection,
+        name: &str,
+    ) -> StoreResult<(i64, LaneState)> {
         let row = sqlx::query(self.statements.find_destination.clone())
             .bind(name)
             .fetch_optional(connection)

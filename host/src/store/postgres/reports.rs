@@ -124,9 +124,6 @@ fn lane_report(row: &PgRow) -> sqlx::Result<LaneReport> {
 
 fn delivery_row(row: &PgRow) -> sqlx::Result<DeliveryRow> {
     let PgTime(created_at) = row.try_get("created_at")?;
-    let code: i16 = row.try_get("status")?;
-    let status = DeliveryStatus::from_code(code)
-        .ok_or_else(|| sqlx::Error::Decode(format!("a delivery can't have the status {code}").into()))?;
     Ok(DeliveryRow {
         sequence: row.try_get("event_seq")?,
         tenant: row.try_get("tenant_id")?,
@@ -134,7 +131,7 @@ fn delivery_row(row: &PgRow) -> sqlx::Result<DeliveryRow> {
         topic: row.try_get("topic")?,
         key: row.try_get("partition_key")?,
         destination: row.try_get("destination")?,
-        status,
+        status: status(row)?,
         attempts: unsigned(row, "attempts")?,
         deferrals: unsigned(row, "deferrals")?,
         lost: unsigned(row, "lost")?,
@@ -149,6 +146,12 @@ fn delivery_row(row: &PgRow) -> sqlx::Result<DeliveryRow> {
         created_at,
         finished_at: time(row.try_get("finished_at")?),
     })
+}
+
+pub(super) fn status(row: &PgRow) -> sqlx::Result<DeliveryStatus> {
+    let code: i16 = row.try_get("status")?;
+    DeliveryStatus::from_code(code)
+        .ok_or_else(|| sqlx::Error::Decode(format!("a delivery can't have the status {code}").into()))
 }
 
 fn event_report(event: &PgRow, deliveries: &[PgRow], attempts: &[PgRow]) -> sqlx::Result<EventReport> {

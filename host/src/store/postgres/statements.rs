@@ -78,6 +78,7 @@ statements! {
     deliveries = "deliveries";
     deliveries_of_events = "deliveries_of_events";
     event = "event";
+    recorded = "recorded";
     attempts = "attempts";
     cancel = "cancel";
     redeliver = "redeliver";

@@ -255,7 +255,7 @@ impl Found {
     }
 }
 
-fn unknown(name: &str) -> StoreError {
+pub(super) fn unknown(name: &str) -> StoreError {
     StoreError::Refused(format!(
         "there is no destination {name:?}; `outhaul lanes list` shows those there are"
     ))

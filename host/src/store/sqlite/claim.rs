@@ -252,21 +252,26 @@ impl Plan {
     }
 }
 
+/// The event of a row, without its payload.
+pub(super) fn event(row: &SqliteRow) -> sqlx::Result<Event> {
+    Ok(Event {
+        seq: EventSeq(row.try_get("event_seq")?),
+        tenant: text(row, "tenant_id")?,
+        id: text(row, "event_id")?,
+        topic: text(row, "topic")?,
+        key: maybe_text(row, "partition_key")?,
+        headers: headers(row, "headers")?,
+        content_type: text(row, "content_type")?,
+        created_at: time(row, "created_at")?,
+        expires_at: maybe_time(row, "expires_at")?,
+        payload_bytes: big_count(row, "payload_bytes")?,
+    })
+}
+
 impl Candidate {
     fn read(row: &SqliteRow) -> sqlx::Result<Self> {
         Ok(Self {
-            event: Event {
-                seq: EventSeq(row.try_get("event_seq")?),
-                tenant: text(row, "tenant_id")?,
-                id: text(row, "event_id")?,
-                topic: text(row, "topic")?,
-                key: maybe_text(row, "partition_key")?,
-                headers: headers(row, "headers")?,
-                content_type: text(row, "content_type")?,
-                created_at: time(row, "created_at")?,
-                expires_at: maybe_time(row, "expires_at")?,
-                payload_bytes: big_count(row, "payload_bytes")?,
-            },
+            event: event(row)?,
             attempts: count(row, "attempts")?,
             deferrals: count(row, "deferrals")?,
             is_lost: row.try_get("is_lost")?,

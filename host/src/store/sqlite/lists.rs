@@ -143,7 +143,6 @@ impl SqliteStore {
 }
 
 fn delivery(row: &SqliteRow) -> sqlx::Result<DeliveryRow> {
-    let code: i16 = row.try_get("status")?;
     Ok(DeliveryRow {
         sequence: row.try_get("event_seq")?,
         tenant: text(row, "tenant_id")?,
@@ -151,10 +150,7 @@ fn delivery(row: &SqliteRow) -> sqlx::Result<DeliveryRow> {
         topic: text(row, "topic")?,
         key: maybe_text(row, "partition_key")?,
         destination: text(row, "destination")?,
-        status: DeliveryStatus::from_code(code).ok_or_else(|| sqlx::Error::ColumnDecode {
-            index: "status".to_owned(),
-            source: format!("{code} is not a delivery's status").into(),
-        })?,
+        status: status(row)?,
         attempts: count(row, "attempts")?,
         deferrals: count(row, "deferrals")?,
         lost: count(row, "lost")?,
@@ -168,6 +164,14 @@ fn delivery(row: &SqliteRow) -> sqlx::Result<DeliveryRow> {
         uncertain: row.try_get("uncertain")?,
         created_at: time(row, "created_at")?,
         finished_at: maybe_time(row, "finished_at")?,
+    })
+}
+
+pub(super) fn status(row: &SqliteRow) -> sqlx::Result<DeliveryStatus> {
+    let code: i16 = row.try_get("status")?;
+    DeliveryStatus::from_code(code).ok_or_else(|| sqlx::Error::ColumnDecode {
+        index: "status".to_owned(),
+        source: format!("{code} is not a delivery's status").into(),
     })
 }
 

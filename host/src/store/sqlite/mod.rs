@@ -11,6 +11,7 @@ mod errors;
 mod lanes;
 mod lists;
 mod operate;
+mod recorded;
 mod register;
 mod rows;
 mod schema;

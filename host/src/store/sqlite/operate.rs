@@ -41,6 +41,15 @@ impl Operate for SqliteStore {
         self.limited(self.payload_of(event)).await
     }
 
+    async fn recorded(
+        &self,
+        destination: &str,
+        before: Option<EventSeq>,
+        page_rows: u32,
+    ) -> StoreResult<RecordedPage> {
+        self.limited(self.read_recorded(destination, before, page_rows)).await
+    }
+
     async fn cancel(&self, target: &Target, who: &str) -> StoreResult<u64> {
         self.act_on_all(target, DeliveryStatus::Pending, &self.sql.cancel, "cancel", who).await
     }

@@ -104,6 +104,7 @@ statements! {
     record_action = record_action;
     record_attempts = record_attempts;
     record_lost = record_lost;
+    recorded = recorded;
     redeliver = redeliver;
     redigest_lane = redigest_lane;
     redrive = redrive;

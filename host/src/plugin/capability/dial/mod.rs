@@ -22,6 +22,7 @@ pub use self::address::is_public;
 use super::denials::{Denials, Denied};
 use crate::clock::SharedClock;
 use crate::plugin::endpoint::HostPort;
+use crate::plugin::offline::Offline;
 
 pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
@@ -33,6 +34,14 @@ pub trait Resolve: Send + Sync {
 }
 
 pub type SharedResolver = Arc<dyn Resolve>;
+
+/// What lies beyond this machine.
+#[derive(Clone)]
+pub struct Outside {
+    pub resolver: SharedResolver,
+    /// Nothing is resolved or dialled where this stands in for it.
+    pub offline: Option<Offline>,
+}
 
 /// The system's resolver.
 pub struct SystemResolver;
@@ -72,6 +81,8 @@ pub enum DialError {
     Alert(rustls::AlertDescription),
     Tls(String),
     HandshakeTimeout,
+    /// Nothing leaves this machine.
+    Offline,
 }
 
 impl fmt::Display for DialError {
@@ -87,13 +98,14 @@ impl fmt::Display for DialError {
             Self::Alert(alert) => write!(f, "it ended the TLS handshake with the alert {alert:?}"),
             Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
             Self::HandshakeTimeout => write!(f, "the TLS handshake did not end in time"),
+            Self::Offline => write!(f, "nothing is connected to while events are replayed"),
         }
     }
 }
 
 #[derive(Clone)]
 pub struct Dialer {
-    pub resolver: SharedResolver,
+    pub outside: Outside,
     /// Of resolving and connecting together.
     pub connect_timeout: Duration,
     pub tls_timeout: Duration,
@@ -104,6 +116,10 @@ pub struct Dialer {
 impl Dialer {
     /// Each step has its own limit, and all of them end at `ends_at` (since boot).
     pub async fn dial(&self, target: Target<'_>, ends_at: Duration) -> Result<Box<dyn Transport>, DialError> {
+        if let Some(offline) = &self.outside.offline {
+            offline.answers.unreached(target.kind.as_str(), &target.address.to_string());
+            return Err(DialError::Offline);
+        }
         let connect_ends_at = ends_at.min(self.clock.since_boot() + self.connect_timeout);
         let addresses = timeout(self.left(connect_ends_at), self.permitted(target))
             .await
@@ -133,7 +149,7 @@ impl Dialer {
             Some(address) => vec![SocketAddr::new(address, *port)],
             None => {
                 let unresolvable = |error: io::Error| DialError::Unresolvable(error.to_string());
-                self.resolver.resolve(host, *port).await.map_err(unresolvable)?
+                self.outside.resolver.resolve(host, *port).await.map_err(unresolvable)?
             }
         };
         if found.is_empty() {
@@ -197,8 +213,9 @@ mod tests {
     }
 
     fn dialer(answers: &[&[&'static str]]) -> Dialer {
+        let answers = answers.iter().map(|answer| answer.to_vec()).collect();
         Dialer {
-            resolver: Arc::new(Scripted(Mutex::new(answers.iter().map(|answer| answer.to_vec()).collect()))),
+            outside: Outside { resolver: Arc::new(Scripted(Mutex::new(answers))), offline: None },
             connect_timeout: Duration::from_secs(5),
             tls_timeout: Duration::from_secs(5),
             clock: Arc::new(SystemClock),

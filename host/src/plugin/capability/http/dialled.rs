@@ -10,7 +10,7 @@ pub fn error(error: DialError) -> Error {
         DialError::Unresolvable(why) => Error::DnsError { rcode: Some(why), info_code: None },
         DialError::Prohibited(_) => Error::DestinationIpProhibited,
         DialError::Refused => Error::ConnectionRefused,
-        DialError::Unreachable => Error::DestinationUnavailable,
+        DialError::Unreachable | DialError::Offline => Error::DestinationUnavailable,
         DialError::ConnectTimeout | DialError::HandshakeTimeout => Error::ConnectionTimeout,
         DialError::Certificate(_) => Error::TlsCertificateError,
         DialError::Alert(alert) => alert_received(alert),

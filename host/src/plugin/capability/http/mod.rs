@@ -7,6 +7,7 @@ mod dialled;
 mod handler;
 mod origin;
 mod pool;
+mod scripted;
 mod send;
 
 use std::collections::HashMap;
@@ -19,10 +20,11 @@ pub use self::handler::add_to_linker;
 use self::origin::Origin;
 use self::pool::ConnectionPool;
 use super::denials::{Denials, Denied};
-use super::dial::{Dialer, SharedResolver, Target, tls};
+use super::dial::{Dialer, Outside, Target, tls};
 use super::secrets::Secret;
 use crate::clock::SharedClock;
 use crate::plugin::endpoint::HostPort;
+use crate::plugin::offline::Offline;
 use crate::plugin::spec::{HttpGrant, HttpLimits, PluginSpec};
 use crate::plugin::stats::Stats;
 
@@ -35,6 +37,7 @@ pub struct HttpClient {
     limits: HttpLimits,
     grants: HashMap<Origin, Grant>,
     pool: Arc<ConnectionPool>,
+    offline: Option<Offline>,
     stats: Arc<Stats>,
     clock: SharedClock,
     denials: Arc<Denials>,
@@ -61,7 +64,7 @@ impl HttpClient {
         spec: &PluginSpec,
         stats: Arc<Stats>,
         denials: Arc<Denials>,
-        resolver: SharedResolver,
+        outside: Outside,
         clock: SharedClock,
     ) -> Result<Self, String> {
         let mut grants = HashMap::new();
@@ -76,15 +79,16 @@ impl HttpClient {
             }
         }
         let limits = spec.limits.http.clone();
+        let offline = outside.offline.clone();
         let dialer = Dialer {
-            resolver,
+            outside,
             connect_timeout: limits.connect,
             tls_timeout: limits.tls,
             clock: clock.clone(),
             denials: denials.clone(),
         };
         let pool = Arc::new(ConnectionPool::new(limits.clone(), dialer, stats.clone(), clock.clone()));
-        Ok(Self { limits, grants, pool, stats, clock, denials })
+        Ok(Self { limits, grants, pool, offline, stats, clock, denials })
     }
 
     /// The generation it serves was replaced: connections end with their requests.
@@ -98,6 +102,9 @@ impl HttpClient {
             Some(grant) => Ok(grant),
             None => {
                 let asked = origin.map_or_else(|| request.uri().to_string(), |origin| origin.to_string());
+                if let Some(offline) = &self.offline {
+                    offline.answers.unreached(Denied::Http.as_str(), &asked);
+                }
                 let destination = self.denials.destination();
                 let fix =
                     format!("add a section [[destination.{destination}.http]] with  origin = \"{asked}\"");

@@ -12,7 +12,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 use super::body::{DrainOnDrop, ResponseBody};
 use super::dialled::certificate_refused;
 use super::pool::Checkout;
-use super::{Grant, HttpClient};
+use super::{Grant, HttpClient, scripted};
 
 impl HttpClient {
     pub async fn send(
@@ -27,6 +27,9 @@ impl HttpClient {
             return Err(Error::HttpRequestMethodInvalid);
         }
         grant.inject(&mut request)?;
+        if let Some(offline) = &self.offline {
+            return scripted::exchange(offline, &self.limits, request).await;
+        }
         to_origin_form(&mut request)?;
 
         let ends_at = self.clock.since_boot() + self.limits.total;

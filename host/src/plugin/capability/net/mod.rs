@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
 use self::streams::{Input, Output};
 use super::denials::{Denials, Denied};
-use super::dial::{DialError, Dialer, SharedResolver, Target, Transport, not_public, tls};
+use super::dial::{DialError, Dialer, Outside, Target, Transport, not_public, tls};
 use crate::clock::SharedClock;
 use crate::plugin::bindings::net::{ConnectError, Host};
 use crate::plugin::endpoint::{AddressPattern, HostPort};
@@ -64,7 +64,7 @@ impl Endpoints {
         spec: &PluginSpec,
         stats: Arc<Stats>,
         denials: Arc<Denials>,
-        resolver: SharedResolver,
+        outside: Outside,
         clock: SharedClock,
     ) -> Result<Self, String> {
         let destination = spec.destination.clone();
@@ -77,7 +77,7 @@ impl Endpoints {
         }
         let limits = spec.limits.net.clone();
         let dialer = Dialer {
-            resolver,
+            outside,
             connect_timeout: limits.connect,
             tls_timeout: limits.tls,
             clock,
@@ -162,7 +162,7 @@ fn connect_error(what: &str, error: DialError, section: &str) -> ConnectError {
     let text = format!("{what}: {error}");
     match error {
         DialError::Prohibited(_) => ConnectError::Denied(format!("{text}; {}", not_public(section))),
-        DialError::Unresolvable(_) | DialError::Refused | DialError::Unreachable => {
+        DialError::Unresolvable(_) | DialError::Refused | DialError::Unreachable | DialError::Offline => {
             ConnectError::Unreachable(text)
         }
         DialError::Certificate(_) => {

@@ -14,7 +14,7 @@ use wasmtime_wasi::sockets::SocketAddrUse;
 
 pub use self::deny::add_to_linker;
 use super::denials::{Denials, Denied};
-use super::dial::{SharedResolver, is_public, not_public};
+use super::dial::{Outside, is_public, not_public};
 use crate::plugin::endpoint::HostPort;
 use crate::plugin::spec::{PluginSpec, SocketsGrant};
 
@@ -26,7 +26,7 @@ pub struct Sockets {
     granted: Vec<HostPort>,
     may_resolve: bool,
     is_private: bool,
-    resolver: SharedResolver,
+    outside: Outside,
     denials: Arc<Denials>,
     /// What a guest was last told of a name: a name with many addresses may be resolved to others
     /// by the time the guest connects.
@@ -34,14 +34,14 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    pub fn new(spec: &PluginSpec, denials: Arc<Denials>, resolver: SharedResolver) -> Result<Self, String> {
+    pub fn new(spec: &PluginSpec, denials: Arc<Denials>, outside: Outside) -> Result<Self, String> {
         let SocketsGrant { tcp, resolve, private } = spec.sockets.clone().unwrap_or_default();
         let granted = tcp
             .iter()
             .map(|address| HostPort::parse(address).map_err(|problem| format!("allow.tcp: {problem}")))
             .collect::<Result<_, _>>()?;
         let (may_resolve, is_private) = (resolve, private);
-        Ok(Self { granted, may_resolve, is_private, resolver, denials, told: Mutex::default() })
+        Ok(Self { granted, may_resolve, is_private, outside, denials, told: Mutex::default() })
     }
 
     /// Whether any socket may be made at all.
@@ -78,6 +78,10 @@ impl Sockets {
 
     async fn may_connect(&self, address: SocketAddr) -> bool {
         let asked = SocketAddr::new(address.ip().to_canonical(), address.port());
+        if let Some(offline) = &self.outside.offline {
+            offline.answers.unreached(Denied::Sockets.as_str(), &asked.to_string());
+            return false;
+        }
         let mut is_granted = false;
         for granted in self.granted.iter().filter(|granted| granted.port == asked.port()) {
             is_granted = is_granted || self.leads_to(granted, asked.ip()).await;
@@ -109,7 +113,11 @@ impl Sockets {
 
     /// The addresses of a name, as an answer to the guest may hold them.
     async fn resolve(&self, host: &str) -> Option<Vec<IpAddr>> {
-        let answer = tokio::time::timeout(RESOLVE_TIMEOUT, self.resolver.resolve(host, 0)).await;
+        if let Some(offline) = &self.outside.offline {
+            offline.answers.unreached(Denied::Sockets.as_str(), host);
+            return None;
+        }
+        let answer = tokio::time::timeout(RESOLVE_TIMEOUT, self.outside.resolver.resolve(host, 0)).await;
         let found = answer.ok()?.ok()?;
         Some(found.into_iter().map(|address| address.ip().to_canonical()).collect())
     }

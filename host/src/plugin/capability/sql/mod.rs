@@ -22,10 +22,12 @@ pub use self::pool::Pools;
 use self::transaction::Place;
 pub use self::transaction::{OpenTransactions, Transaction};
 use super::denials::{Denials, Denied};
+use super::dial::DialError;
 use super::secrets;
 use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{self as wit, Dialect, Rows, SqlError, Value};
 use crate::plugin::needs::{self, Capability};
+use crate::plugin::offline::Offline;
 use crate::plugin::spec::{PluginSpec, SqlGrant, SqlLimits, SqlUrl};
 use crate::plugin::state::GuestState;
 use crate::plugin::stats::Stats;
@@ -34,6 +36,8 @@ use crate::plugin::stats::Stats;
 pub struct Databases {
     granted: BTreeMap<String, Arc<Pool>>,
     limits: SqlLimits,
+    /// No transaction begins where this stands in for what is outside.
+    offline: Option<Offline>,
     clock: SharedClock,
     denials: Arc<Denials>,
     stats: Arc<Stats>,
@@ -48,6 +52,7 @@ impl Databases {
     pub fn new(
         spec: &PluginSpec,
         pools: &Pools,
+        offline: Option<Offline>,
         stats: Arc<Stats>,
         denials: Arc<Denials>,
         clock: SharedClock,
@@ -56,7 +61,7 @@ impl Databases {
         for (name, grant) in &spec.sql {
             granted.insert(name.clone(), pool(name, grant, pools, &clock)?);
         }
-        Ok(Self { granted, limits: spec.limits.sql.clone(), clock, denials, stats })
+        Ok(Self { granted, limits: spec.limits.sql.clone(), offline, clock, denials, stats })
     }
 
     fn open(&self, name: &str) -> Result<Database, SqlError> {
@@ -142,6 +147,11 @@ impl wit::HostDatabase for GuestState {
     ) -> Done<Result<Resource<Transaction>, SqlError>> {
         let Database(pool) = self.table().get(&database)?.clone();
         let databases = self.databases.clone();
+        if let Some(offline) = &databases.offline {
+            offline.answers.unreached(Denied::Sql.as_str(), pool.name());
+            let why = format!("database \"{}\": {}", pool.name(), DialError::Offline);
+            return Ok(Err(SqlError::Unavailable(why)));
+        }
         let Some(place) = self.transactions.place(databases.limits.transactions) else {
             return Ok(Err(too_many(databases.limits.transactions, databases.denials.destination())));
         };
