@@ -293,6 +293,7 @@ pub async fn hosts_are_seen_with_their_config_and_what_they_say_of_themselves(db
     let notes = HostNotes {
         problems: vec![problem],
         loaded: vec![loaded],
+        rates: vec![LaneRate { destination: SHOP.to_owned(), delivered_per_minute: 1_200 }],
         reload_error: Some("line 3: no such key".to_owned()),
     };
     scene.store.heartbeat("host-a", &notes).await.expect("beat");

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use outhaul::store::DeliveryStatus;
 
 use crate::databases::{Scene, deliveries, until, until_delivered};
-use crate::host::Host;
+use crate::first_event::noop;
+use crate::host::{Host, outhaul, outhaul_json};
 use crate::receiver::Receiver;
 
 on_both!(
     two_hosts_deliver_each_of_5000_events_exactly_once,
     a_killed_hosts_deliveries_are_taken_over_within_lease_and_poll,
+    status_sums_what_the_hosts_delivered_in_the_last_minute,
     s7_a_second_host_started_while_slow_deliveries_run_repeats_none_of_them,
 );
 
@@ -80,6 +82,34 @@ async fn a_killed_hosts_deliveries_are_taken_over_within_lease_and_poll(scene: S
         let late = taken_at.since(lease_until);
         assert!(late.as_millis() <= 1_500, "{} waited {late:?} after its lease", row.event_id);
     }
+}
+
+async fn status_sums_what_the_hosts_delivered_in_the_last_minute(scene: Scene) {
+    const EVENTS: usize = 60;
+    scene.migrate().await;
+    // Small batches, so that both get some.
+    let both = format!("{}{}", noop("hook", "order.*", "batch = 2\n"), noop("idle", "stock.*", ""));
+    let config = scene.write_config(&both);
+    let rates = |status: &serde_json::Value| -> Vec<_> {
+        let lanes = status["lanes"].as_array().unwrap().iter();
+        lanes.map(|lane| (lane["destination"].to_string(), lane["delivered_per_minute"].as_u64())).collect()
+    };
+    assert!(outhaul(&config, &["config", "apply"]).status.success());
+    let told = rates(&outhaul_json(&config, &["status", "--json"]));
+    assert!(told.iter().all(|(_, rate)| rate.is_none()), "no host runs a lane: {told:?}");
+    let hosts = [Host::start(&config), Host::start(&config)];
+    scene.producer().await.insert("order.created", "o", EVENTS).await;
+    let stores = scene.stores().await;
+    until_delivered(&stores, EVENTS).await;
+    // Each host tells its own within a heartbeat.
+    let told = until("the sum is told", async || {
+        let told = rates(&outhaul_json(&config, &["status", "--json"]));
+        told.contains(&("\"hook\"".to_owned(), Some(EVENTS as u64))).then_some(told)
+    });
+    assert!(told.await.contains(&("\"idle\"".to_owned(), Some(0))));
+    let table = String::from_utf8(outhaul(&config, &["status"]).stdout).unwrap();
+    assert!(table.contains("PER MIN"), "{table}");
+    hosts.into_iter().for_each(Host::stop);
 }
 
 async fn s7_a_second_host_started_while_slow_deliveries_run_repeats_none_of_them(scene: Scene) {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Subcommand;
+use serde::Serialize;
 use serde_json::json;
 
 use super::show::{self, Table};
@@ -48,11 +49,10 @@ pub async fn run(
     match command {
         LanesCommand::List { json } => {
             let lanes = operate.lane_reports().await?;
-            if *json {
-                show::json(out, &lanes)?;
-            } else {
-                let hosts = living(operate.hosts().await?, context.stores.store.now().await?);
-                lane_table(&lanes, &hosts).print(out)?;
+            let hosts = living(operate.hosts().await?, context.stores.store.now().await?);
+            match json {
+                true => show::json(out, &with_rates(&lanes, &hosts))?,
+                false => lane_table(&lanes, &hosts).print(out)?,
             }
             Ok(Exit::Fine)
         }
@@ -116,9 +116,18 @@ async fn must_exist(context: &Context, destination: &str) -> anyhow::Result<Lane
 }
 
 pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
-    let mut table =
-        Table::new(&["LANE", "STATE", "PENDING", "IN FLIGHT", "DEAD", "OLDEST", "COMPONENT", "REASON"]);
-    for lane in lanes {
+    let mut table = Table::new(&[
+        "LANE",
+        "STATE",
+        "PENDING",
+        "IN FLIGHT",
+        "PER MIN",
+        "DEAD",
+        "OLDEST",
+        "COMPONENT",
+        "REASON",
+    ]);
+    for LaneWithRate { lane, delivered_per_minute } in with_rates(lanes, hosts) {
         let stopped_on =
             hosts.iter().filter(|host| host.notes.problems.iter().any(|p| p.destination == lane.destination));
         let stopped_on = stopped_on.count();
@@ -144,6 +153,7 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
             shown,
             capped(lane.pending),
             lane.leased.to_string(),
+            delivered_per_minute.map(|rate| rate.to_string()).unwrap_or_default(),
             capped(lane.dead),
             oldest,
             components.into_iter().collect::<Vec<_>>().join(", "),
@@ -151,6 +161,24 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
         ]);
     }
     table
+}
+
+/// A lane, and what the living hosts deliver in it.
+#[derive(Serialize)]
+pub struct LaneWithRate<'a> {
+    #[serde(flatten)]
+    lane: &'a LaneReport,
+    /// None if no host has it.
+    delivered_per_minute: Option<u64>,
+}
+
+pub fn with_rates<'a>(lanes: &'a [LaneReport], hosts: &[HostReport]) -> Vec<LaneWithRate<'a>> {
+    let rate = |lane: &LaneReport| {
+        let told = hosts.iter().flat_map(|host| &host.notes.rates);
+        let of_lane = told.filter(|rate| rate.destination == lane.destination);
+        of_lane.map(|rate| rate.delivered_per_minute).reduce(|sum, rate| sum + rate)
+    };
+    lanes.iter().map(|lane| LaneWithRate { lane, delivered_per_minute: rate(lane) }).collect()
 }
 
 pub fn state(state: LaneState) -> &'static str {
@@ -173,7 +201,7 @@ fn component(loaded: &LoadedNote) -> String {
 /// What each host can't run and what it could not reload, one line each.
 pub fn problems_of(hosts: &[HostReport]) -> Vec<String> {
     let of_host = |host: &HostReport| -> Vec<String> {
-        let HostNotes { problems, loaded, reload_error } = &host.notes;
+        let HostNotes { problems, loaded, reload_error, rates: _ } = &host.notes;
         let problems = problems
             .iter()
             .map(|problem| format!("problem: {} on {}: {}", problem.destination, host.host, problem.problem));

@@ -1,4 +1,4 @@
-//! `outhaul status`: lanes, their backlog, and the hosts that run them.
+//! `outhaul status`: lanes, their backlog and rates, and the hosts that run them.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::lanes::{lane_table, living, problems_of};
+use super::lanes::{lane_table, living, problems_of, with_rates};
 use super::show::{self, Table};
 use super::time::relative;
 use super::{Context, Exit, canaries};
 
-/// Shows lanes, backlog, age of the oldest event, and hosts.
+/// Shows lanes, backlog, what was delivered in the last minute, age of the oldest event, and hosts.
 #[derive(Args, Clone, Debug)]
 pub struct StatusArgs {
     /// Show it again every two seconds until interrupted
@@ -43,10 +43,11 @@ pub async fn run(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Se
 async fn print(context: &Context, args: &StatusArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let lanes = context.stores.operate.lane_reports().await?;
     let hosts = context.stores.operate.hosts().await?;
+    let now = context.stores.store.now().await?;
     if args.json {
+        let lanes = with_rates(&lanes, &living(hosts.clone(), now));
         return show::json(out, &json!({ "lanes": lanes, "hosts": hosts }));
     }
-    let now = context.stores.store.now().await?;
     let hosts = living(hosts, now);
     lane_table(&lanes, &hosts).print(out)?;
     let canaries = canaries::table(&hosts);

@@ -360,7 +360,8 @@ async fn status_shows_lanes_backlog_and_hosts() {
         }),
     };
     let reload_error = Some("outhaul.toml:3: unknown key".to_owned());
-    let notes = HostNotes { problems: Vec::new(), loaded: vec![loaded], reload_error };
+    let rate = |delivered_per_minute| LaneRate { destination: "hook".into(), delivered_per_minute };
+    let notes = HostNotes { loaded: vec![loaded], rates: vec![rate(40)], reload_error, ..Default::default() };
     desk.store.heartbeat("host-1", &notes).await.unwrap();
     let status = desk.run(&["status"]).await.text;
     for part in [
@@ -375,6 +376,8 @@ async fn status_shows_lanes_backlog_and_hosts() {
     ] {
         assert!(status.contains(part), "no {part} in {status}");
     }
+    let lanes = desk.run(&["lanes", "list", "--json"]).await.json();
+    assert_eq!((&lanes[0]["destination"], &lanes[0]["delivered_per_minute"]), (&"hook".into(), &40.into()));
     let status = desk.run(&["status", "--json"]).await.json();
     assert_eq!((&status["lanes"][0]["pending"], &status["hosts"][0]["host"]), (&1.into(), &"host-1".into()));
 }

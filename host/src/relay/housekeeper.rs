@@ -9,7 +9,7 @@ use super::backoff::Backoff;
 use super::context::Context;
 use super::metrics::by_reason;
 use crate::domain::{DeadReason, DestinationId};
-use crate::store::{ConfigStanding, HostNotes, LaneProblem, StoreError, StoreResult};
+use crate::store::{ConfigStanding, HostNotes, LaneProblem, LaneRate, StoreError, StoreResult};
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -69,7 +69,11 @@ fn notes(ctx: &Context) -> HostNotes {
         .iter()
         .filter_map(|lane| lane.problem().map(|problem| LaneProblem { destination: lane.name(), problem }));
     let told = ctx.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    HostNotes { problems: problems.collect(), ..told }
+    let now = ctx.clock.since_boot();
+    let rates = lanes
+        .iter()
+        .map(|lane| LaneRate { destination: lane.name(), delivered_per_minute: lane.rate.per_minute(now) });
+    HostNotes { problems: problems.collect(), rates: rates.collect(), ..told }
 }
 
 pub(super) async fn sweep(ctx: Arc<Context>) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::rate::Rate;
 use super::settings::Lane;
 use crate::domain::DestinationId;
 use crate::store::{Claims, LaneState as StoredState, LaneView};
@@ -15,6 +16,7 @@ pub(super) struct LaneState {
     spec: RwLock<Arc<Lane>>,
     inner: Mutex<Inner>,
     changed: Notify,
+    pub rate: Rate,
     /// The lane left this host's config.
     pub removed: CancellationToken,
 }
@@ -75,6 +77,7 @@ impl LaneState {
             spec: RwLock::new(Arc::new(lane)),
             inner: Mutex::default(),
             changed: Notify::new(),
+            rate: Rate::default(),
             removed: CancellationToken::new(),
         }
     }

@@ -27,6 +27,7 @@ mod health;
 mod housekeeper;
 mod lanes;
 pub mod metrics;
+mod rate;
 mod renewer;
 pub mod settings;
 mod worker;

@@ -246,6 +246,7 @@ fn settle(ctx: &Context, flight: &Flight, ended: &Ended, verdict: &Verdict, sett
     }
     match &verdict.write {
         Write::Delivered => {
+            ctx.lane(flight.claimed.claim.destination).iter().for_each(|lane| lane.rate.count());
             let took = ctx.database_now().since(flight.claimed.event.created_at);
             ctx.metrics.delivery_seconds.get_or_create(&by(destination)).observe(took.as_secs_f64());
             tracing::debug!(outcome, "delivered");

@@ -58,7 +58,7 @@ impl Inventory {
         self.targets.iter().find(|target| target.name == name)
     }
 
-    /// What the database is told with each heartbeat.
+    /// What the database is told with each heartbeat, beside what the relay knows of its lanes.
     pub fn notes(&self) -> HostNotes {
         let loaded = self.targets.iter().map(|target| LoadedNote {
             destination: target.name.clone(),
@@ -67,7 +67,11 @@ impl Inventory {
             reload_error: target.reload_error.clone(),
             canary: target.second.as_ref().map(canary::note),
         });
-        HostNotes { problems: Vec::new(), loaded: loaded.collect(), reload_error: self.reload_error.clone() }
+        HostNotes {
+            loaded: loaded.collect(),
+            reload_error: self.reload_error.clone(),
+            ..HostNotes::default()
+        }
     }
 }
 

@@ -83,6 +83,14 @@ pub struct LaneProblem {
     pub problem: String,
 }
 
+/// How much one host does in a lane.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LaneRate {
+    pub destination: String,
+    /// In the minute before it was told.
+    pub delivered_per_minute: u64,
+}
+
 /// What stands behind a destination on one host.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LoadedNote {
@@ -132,6 +140,9 @@ pub struct HostNotes {
     pub problems: Vec<LaneProblem>,
     #[serde(default)]
     pub loaded: Vec<LoadedNote>,
+    /// Of every lane it has.
+    #[serde(default)]
+    pub rates: Vec<LaneRate>,
     /// Why the config on disk is not the one that runs, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reload_error: Option<String>,
