@@ -50,7 +50,7 @@ pub struct ReplayArgs {
     /// the requests of one event in turn, the last one again and again [default: 200]
     #[arg(long = "answer", value_name = "ANSWER", value_parser = read_answer)]
     answers: Vec<Step>,
-    /// The same with headers and bodies: a file with [[server]], as a case has it
+    /// The same with headers and bodies: a file with `[[server]]`, as a case has it
     #[arg(long, value_name = "FILE", conflicts_with = "answers")]
     answers_file: Option<PathBuf>,
     /// Don't compare this header of requests. Repeatable
