@@ -9,6 +9,7 @@ mod databases;
 #[path = "../e2e/host.rs"]
 mod host;
 
+mod amqp;
 mod bus;
 mod clients;
 mod conformance;
@@ -16,5 +17,6 @@ mod events;
 mod mqtt;
 mod nats;
 mod proxy;
+mod rabbit;
 mod redis;
 mod server;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -33,11 +33,14 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// Signs a certificate for these names and addresses.
+    /// Signs a certificate for these names and addresses; the first is its common name.
     pub fn identity(&self, names: &[&str]) -> Identity {
         let key = KeyPair::generate().expect("a key");
         let names = names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
-        let params = CertificateParams::new(names).expect("names");
+        let mut params = CertificateParams::new(names.clone()).expect("names");
+        // The authority's own would be taken for a certificate that signed itself.
+        params.distinguished_name = DistinguishedName::new();
+        names.first().into_iter().for_each(|name| params.distinguished_name.push(DnType::CommonName, name));
         let cert = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
         Identity { cert, key: key.serialize_pem() }
     }

@@ -70,11 +70,15 @@ pub fn brokers() -> Result<()> {
 }
 
 /// Programs and the packages they are in.
-const BROKERS: [(&str, &str); 3] =
-    [("nats-server", "nats-server"), ("redis-server", "redis-server"), ("mosquitto", "mosquitto")];
+const BROKERS: [(&str, &str); 4] = [
+    ("nats-server", "nats-server"),
+    ("redis-server", "redis-server"),
+    ("mosquitto", "mosquitto"),
+    ("rabbitmq-server", "rabbitmq-server"),
+];
 
 /// Each broker's own client.
-const BROKER_CLIENTS: [&str; 3] = ["nats-py==2.16.0", "redis==8.1.0", "paho-mqtt==2.2.0"];
+const BROKER_CLIENTS: [&str; 4] = ["nats-py==2.16.0", "redis==8.1.0", "paho-mqtt==2.2.0", "pika==1.4.4"];
 
 fn find_postgres_bin() -> Option<PathBuf> {
     let debian = PathBuf::from("/usr/lib/postgresql/15/bin");
