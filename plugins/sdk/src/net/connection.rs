@@ -136,7 +136,10 @@ impl<P: Pipe> Connection<P> {
                 return Ok(frame);
             }
             let before = self.received.len() - self.taken;
-            self.fill()?;
+            if let Err(error) = self.fill() {
+                // Many a broker says why before it ends the connection.
+                return self.parse(&mut parse)?.ok_or(error);
+            }
             if self.received.len() - self.taken == before {
                 self.pipe.wait(false)?;
             }
@@ -189,6 +192,14 @@ mod tests {
         assert_eq!(endless, Err(Error::Protocol("a line of more than 5 bytes".into())));
         assert_eq!(saying(&[Ok(b"half")]).line(10), Err(Error::TimedOut));
         assert_eq!(saying(&[Ok(b"half"), Err(Error::Closed)]).line(10), Err(Error::Closed));
+        // What was said before the end is heard.
+        let mut farewell =
+            saying(&[Ok(b"one\ntwo\n"), Err(Error::Closed), Err(Error::Closed), Err(Error::Closed)]);
+        assert_eq!(
+            (farewell.line(10).unwrap(), farewell.line(10).unwrap()),
+            (b"one".to_vec(), b"two".to_vec())
+        );
+        assert_eq!(farewell.line(10), Err(Error::Closed));
         // An end that nobody waited for shows before something is sent into the void.
         assert_eq!(saying(&[Err(Error::Closed)]).fill(), Err(Error::Closed));
     }
