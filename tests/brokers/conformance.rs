@@ -22,7 +22,7 @@ pub async fn passes(plugin: &str, broker: &str) {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("plugins").join(plugin).join("cases");
     let own = std::fs::read_dir(&cases).expect("it has cases").count() - 1;
     let net = [("broker".to_owned(), broker.to_owned())].into();
-    let plan = Plan { component: guest(plugin), cases, settings: Map::new(), net };
+    let plan = Plan { component: guest(plugin), cases, settings: Map::new(), net, sql: Default::default() };
     let report = suite::run(&runtime, &clock, &plan, &mut |_: &Tested| {})
         .await
         .unwrap_or_else(|error| panic!("{error:#}"));

@@ -109,6 +109,7 @@ pub fn call(misdeed: &str, parameters: &[(&str, &str)]) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(30),
+        is_probe: false,
         went_to: WentTo::default(),
     }
 }

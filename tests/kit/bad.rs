@@ -125,6 +125,7 @@ async fn a_case_that_can_not_be_read_is_no_plugins_fault() {
         cases: cases.path().to_owned(),
         settings: Default::default(),
         net: Default::default(),
+        sql: Default::default(),
     };
     let error = crate::harness::error(&plan).await;
     assert!(error.contains("a.toml") && error.contains("outcom"), "{error}");

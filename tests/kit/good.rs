@@ -27,6 +27,16 @@ async fn the_log_plugin_passes_and_is_told_which_cases_do_not_apply() {
 }
 
 #[tokio::test]
+async fn the_plugins_that_keep_a_ledger_pass() {
+    for plugin in ["stock-ledger", "sql-table"] {
+        let cases = folder(&format!("plugins/{plugin}/cases"));
+        let own = std::fs::read_dir(&cases).unwrap().count() - 1;
+        let report = run(guest(plugin), cases, no_settings()).await;
+        assert_eq!(passed(&report), FOR_ALL + 1 + own, "{plugin}: and it takes batches");
+    }
+}
+
+#[tokio::test]
 async fn every_template_passes() {
     for language in project::languages() {
         let cases = folder(&format!("plugins/templates/{language}/cases"));

@@ -21,7 +21,7 @@ pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 pub async fn run(component: PathBuf, cases: PathBuf, settings: Value) -> Report {
     let clock: SharedClock = Arc::new(SystemClock);
     let Value::Object(settings) = settings else { panic!("settings are an object") };
-    let plan = Plan { component, cases, settings, net: Default::default() };
+    let plan = Plan { component, cases, settings, net: Default::default(), sql: Default::default() };
     suite::run(&RUNTIME, &clock, &plan, &mut |_: &Tested| {})
         .await
         .unwrap_or_else(|error| panic!("{error:#}"))

@@ -51,6 +51,7 @@ fn call(topic: &str, headers: &[(&str, &str)]) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(10),
+        is_probe: false,
         went_to: WentTo::default(),
     }
 }

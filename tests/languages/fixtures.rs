@@ -100,6 +100,7 @@ async fn s37_every_field_of_an_event_reaches_it(fixture: &Fixture) {
         uncertain_before: false,
         fence: Fence(1 << 50),
         budget: Duration::from_secs(10),
+        is_probe: false,
         went_to: WentTo::default(),
     };
     let expected = [

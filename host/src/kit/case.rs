@@ -20,6 +20,9 @@ pub struct Common {
     /// Servers of the author's own to grant, as `host:port` by the endpoints' names.
     #[serde(default)]
     pub net: BTreeMap<String, String>,
+    /// Databases to grant, by name: a URL, or `sqlite` for an empty one of this run's own.
+    #[serde(default)]
+    pub sql: BTreeMap<String, String>,
 }
 
 /// A secret to grant. Its keys stand here as they are: they are for tests only.

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use super::case::{self, Common};
 use super::server::{Request, Server};
 use crate::domain::{Event, EventSeq, Fence, Outcome, Timestamp};
-use crate::plugin::spec::{HttpGrant, Limits, NetGrant, PluginSpec, SecretGrant, SecretSource};
+use crate::plugin::spec::{
+    HttpGrant, Limits, NetGrant, PluginSpec, SecretGrant, SecretSource, SqlGrant, SqlIsolation, SqlUrl,
+};
 use crate::plugin::{Call, Deliver, LoadError, LoadedPlugin, Runtime, WentTo, dedup_id};
 
 /// What a setting says to mean the scripted server.
@@ -29,11 +31,12 @@ pub struct Rig {
     settings: Map<String, Value>,
     secrets: BTreeMap<String, SecretGrant>,
     net: BTreeMap<String, NetGrant>,
+    sql: BTreeMap<String, SqlGrant>,
     pub server: Server,
     /// A port that nobody listens on: it was free a moment ago.
     closed: String,
-    /// Where the secrets' keys are, for as long as the run takes.
-    _keys: tempfile::TempDir,
+    /// Where the secrets' keys and the databases of the run are, for as long as it takes.
+    _folder: tempfile::TempDir,
 }
 
 /// How often an instance is replaced.
@@ -76,12 +79,12 @@ impl Setup<'_> {
 
 impl Rig {
     pub async fn new(runtime: Runtime, component: PathBuf, common: Common) -> std::io::Result<Self> {
-        let keys = tempfile::tempdir()?;
+        let folder = tempfile::tempdir()?;
         let mut secrets = BTreeMap::new();
         for (number, (name, secret)) in common.secrets.into_iter().enumerate() {
             let mut sources = Vec::new();
             for (index, key) in secret.keys.iter().enumerate() {
-                let path = keys.path().join(format!("{number}-{index}"));
+                let path = folder.path().join(format!("{number}-{index}"));
                 std::fs::write(&path, key)?;
                 sources.push(SecretSource::File(path));
             }
@@ -94,7 +97,16 @@ impl Rig {
         let settings = common.settings;
         let grant = |address| NetGrant { address, private: true, ..NetGrant::default() };
         let net = common.net.into_iter().map(|(name, address)| (name, grant(address))).collect();
-        Ok(Self { runtime, component, settings, secrets, net, server, closed, _keys: keys })
+        let sql = common.sql.into_iter().map(|(name, url)| {
+            let url = match url.as_str() {
+                "sqlite" => format!("sqlite:{}?mode=rwc", folder.path().join(format!("{name}.db")).display()),
+                _ => url,
+            };
+            let grant = SqlGrant { url: SqlUrl::Text(url), pool: 2, isolation: SqlIsolation::default() };
+            (name, grant)
+        });
+        let sql = sql.collect();
+        Ok(Self { runtime, component, settings, secrets, net, sql, server, closed, _folder: folder })
     }
 
     /// Whether the settings lead to the scripted server at all.
@@ -129,6 +141,7 @@ impl Rig {
             http: vec![grant(self.server.origin()), grant(self.closed.clone())],
             secrets: self.secrets.clone(),
             net: self.net.clone(),
+            sql: self.sql.clone(),
             ..PluginSpec::bare("test", self.component.clone())
         }
     }
@@ -197,6 +210,7 @@ impl Lane<'_> {
             uncertain_before: event.uncertain_before,
             fence: Fence(1),
             budget: self.budget,
+            is_probe: false,
             went_to: WentTo::default(),
         }
     }

@@ -24,6 +24,8 @@ pub struct Plan {
     pub settings: Map<String, Value>,
     /// Laid over the endpoints of the folder.
     pub net: BTreeMap<String, String>,
+    /// Laid over the databases of the folder.
+    pub sql: BTreeMap<String, String>,
 }
 
 struct Run<'a> {
@@ -64,6 +66,7 @@ pub async fn run(
     let mut cases = case::read(&plan.cases).map_err(anyhow::Error::msg)?;
     cases.common.settings.extend(plan.settings.clone());
     cases.common.net.extend(plan.net.clone());
+    cases.common.sql.extend(plan.sql.clone());
     let rig = Rig::new(runtime.clone(), plan.component.clone(), cases.common).await?;
     let report = Report { component: plan.component.display().to_string(), ..Report::default() };
     let mut run = Run { report, clock, on_test };

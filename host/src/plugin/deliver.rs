@@ -23,6 +23,8 @@ pub struct Call {
     pub fence: Fence,
     /// The most the whole call may take, host waits included.
     pub budget: Duration,
+    /// It finds out for a paused lane whether the destination can take anything again.
+    pub is_probe: bool,
     pub went_to: WentTo,
 }
 

@@ -19,6 +19,7 @@ pub(super) fn build(flight: &Flight, payload: Bytes, max_attempts: u32, budget: 
         uncertain_before: claimed.uncertain_before,
         fence: claimed.claim.fence,
         budget,
+        is_probe: flight.probe.is_some(),
         went_to: flight.went_to.clone(),
     }
 }

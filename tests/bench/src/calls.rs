@@ -64,6 +64,7 @@ pub fn call() -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(10),
+        is_probe: false,
         went_to: WentTo::default(),
     }
 }

@@ -31,11 +31,24 @@ pub struct TestArgs {
     /// A server to grant, such as  broker=127.0.0.1:4222 , in place of that of  cases/settings.toml
     #[arg(long, value_name = "ENDPOINT=HOST:PORT", value_parser = endpoint)]
     net: Vec<(String, String)>,
+    /// A database to grant, such as  shop=postgres://user@host/database , in place of that of
+    /// cases/settings.toml;  shop=sqlite  is an empty one of this run's own
+    #[arg(long, value_name = "NAME=URL", value_parser = database)]
+    sql: Vec<(String, String)>,
 }
 
 fn endpoint(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, address)| !name.is_empty() && address.contains(':'));
     let pair = pair.ok_or("write the endpoint's name and its address, such as  broker=127.0.0.1:4222")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+fn database(text: &str) -> Result<(String, String), String> {
+    let schemes = ["sqlite:", "postgres://", "postgresql://", "mysql://"];
+    let is_url = |url: &str| url == "sqlite" || schemes.iter().any(|scheme| url.starts_with(scheme));
+    let pair = text.split_once('=').filter(|(name, url)| !name.is_empty() && is_url(url));
+    let pair =
+        pair.ok_or("write the database's name and its URL, such as  shop=sqlite:shop.db , or  shop=sqlite")?;
     Ok((pair.0.to_owned(), pair.1.to_owned()))
 }
 
@@ -52,6 +65,7 @@ pub async fn run(args: &TestArgs, out: &mut (dyn Write + Send)) -> anyhow::Resul
         cases: args.cases.clone().unwrap_or_else(|| suite::cases_beside(&args.component)),
         settings: args.settings.clone().unwrap_or_default(),
         net: args.net.iter().cloned().collect(),
+        sql: args.sql.iter().cloned().collect(),
     };
     let mut told = Ok(());
     let mut tell = |test: &Tested| {

@@ -92,7 +92,8 @@ impl Canary {
 
     /// The last attempt is the stable component's: a canary that only ever fails makes no dead letter.
     fn is_for_canary(&self, call: &Call) -> bool {
-        if !self.share.holds(&call.event) || self.switch().is_some() {
+        // A probe finds out whether the lane's own component can deliver again.
+        if call.is_probe || !self.share.holds(&call.event) || self.switch().is_some() {
             return false;
         }
         if call.is_last_attempt {
@@ -120,7 +121,10 @@ impl Canary {
         let (mut ended, mut handed_over, mut again) = (Vec::new(), Vec::new(), Vec::new());
         for ((place, call), outcome) in calls.into_iter().zip(outcomes) {
             self.switch_off_if_broken(&outcome);
-            if !is_for_stable(&outcome) {
+            // What waits for another attempt may expire before it, and be a dead letter.
+            let may_expire = call.event.expires_at.is_some()
+                && matches!(outcome, Outcome::Retry { .. } | Outcome::Other(_) | Outcome::Host(..));
+            if !is_for_stable(&outcome) && !may_expire {
                 ended.push((place, outcome));
                 continue;
             }

@@ -143,8 +143,21 @@ fn call(id: &str) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget: Duration::from_secs(20),
+        is_probe: false,
         went_to: WentTo::default(),
     }
+}
+
+#[tokio::test]
+async fn a_probe_and_what_may_expire_meanwhile_are_decided_by_the_stable_component() {
+    let Scene { canary, both, .. } = singly("100%");
+    canary.answers(|_| Outcome::Retry { detail: why(), after: None });
+    let probe = Call { is_probe: true, ..call("probe") };
+    assert_eq!((both.deliver(probe).await, canary.asked().len()), (delivered(), 0));
+    let mut expires = call("expires");
+    expires.event.expires_at = Some(Timestamp::from_secs(9_999_999_999));
+    assert_eq!((both.deliver(expires).await, canary.asked().len()), (delivered(), 1));
+    assert_eq!(both.deliver(call("neither")).await.kind(), "retry");
 }
 
 fn delivered() -> Outcome {

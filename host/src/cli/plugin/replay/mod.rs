@@ -115,6 +115,7 @@ fn call(recorded: &Recorded, budget: std::time::Duration) -> Call {
         uncertain_before: false,
         fence: Fence(1),
         budget,
+        is_probe: false,
         went_to: WentTo::default(),
     }
 }
