@@ -1,7 +1,10 @@
 //! The commands beside a running host, as an operator uses them.
 
+use std::process::Command;
+
 use outhaul::store::DeliveryStatus;
 use outhaul_tests::guests::guest;
+use serde_json::Value;
 
 use crate::databases::{Scene, count, deliveries, until, until_delivered};
 use crate::first_event::noop;
@@ -11,6 +14,7 @@ use crate::receiver::Receiver;
 on_both!(
     s24_a_redriven_dead_letter_keeps_the_history_of_both_series,
     s41_200_deliveries_run_at_once_on_a_pool_of_4,
+    lines_from_a_pipe_are_emitted_whole,
     an_unrouted_event_is_kept_and_delivered_once_a_config_routes_it,
     every_act_of_an_operator_is_recorded,
     metrics_are_shown_to_who_has_the_token_and_probes_to_everyone,
@@ -165,4 +169,22 @@ async fn a_schema_newer_than_known_is_refused_where_the_host_may_not_migrate_too
         let text = String::from_utf8_lossy(&text);
         assert!(!refused.status.success() && names_both(&text), "{command:?}: {text}");
     }
+}
+
+/// A pipe can be read only once.
+async fn lines_from_a_pipe_are_emitted_whole(scene: Scene) {
+    scene.migrate().await;
+    let config = scene.write_config("");
+    let pipe = scene.path().join("events");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::write(pipe, "{\"n\":1}\n{\"n\":2}\n").unwrap()
+    });
+    let output =
+        outhaul(&config, &["emit", "order.created", &pipe.display().to_string(), "--lines", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    writer.join().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["inserted"], 2, "{told}");
 }

@@ -242,8 +242,12 @@ fn open(args: &EmitArgs) -> anyhow::Result<Box<dyn BufRead + Send>> {
     }
 }
 
-/// For the bar's length; standard input has none.
+/// For the bar's length; standard input has none, nor has what can be read only once.
 fn count_lines(args: &EmitArgs) -> Option<u64> {
-    let file = std::io::BufReader::new(std::fs::File::open(path(args)?).ok()?);
+    let path = path(args)?;
+    if !path.metadata().is_ok_and(|found| found.is_file()) {
+        return None;
+    }
+    let file = std::io::BufReader::new(std::fs::File::open(path).ok()?);
     Some(file.split(b'\n').count() as u64)
 }

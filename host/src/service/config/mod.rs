@@ -20,6 +20,7 @@ pub mod units;
 mod unknown;
 mod validate;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 pub use file::ConfigFile;
@@ -29,6 +30,18 @@ pub use secret::{SecretRef, UrlRef, redact_url};
 pub use unknown::nearest;
 
 use crate::plugin::Reference;
+
+/// More than any config has; what has no end must not fill the memory.
+const CONFIG_BYTES_MAX: u64 = 16 << 20;
+
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it has more than {} MiB", CONFIG_BYTES_MAX >> 20)));
+    }
+    Ok(text)
+}
 
 /// A config that was read and checked. Its paths are resolved against the file's folder.
 #[derive(Clone, Debug)]
@@ -40,7 +53,7 @@ pub struct Config {
 impl Config {
     pub fn load(path: &Path) -> Result<Self, Problems> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_bounded(path).map_err(|error| {
             let text = format!("the config can't be read: {error}; name the file with --config");
             Problems { file: name.clone(), problems: vec![Problem { line: 0, key: String::new(), text }] }
         })?;
