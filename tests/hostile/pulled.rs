@@ -242,6 +242,28 @@ async fn a_token_is_fetched_where_the_registry_says_and_shown_to_nobody_else() {
 }
 
 #[tokio::test]
+async fn where_a_registry_redirects_to_can_not_ask_for_the_password() {
+    let data = folder();
+    let thief = Server::start(|_, _| ok(br#"{"token":"t0ken"}"#)).await;
+    let realm = thief.url("/token");
+    let elsewhere = Server::start(move |_, _| {
+        let asked = format!("Bearer realm=\"{realm}\"");
+        Reply::with_headers(401, &[("www-authenticate", &asked)], b"")
+    })
+    .await;
+    let target = elsewhere.url("/manifest");
+    let registry = Server::start(move |_, _| Reply::with_headers(307, &[("location", &target)], b"")).await;
+    let secret = |name: &str| {
+        std::fs::write(data.path().join(name), name).unwrap();
+        Some(SecretSource::File(data.path().join(name)))
+    };
+    let access = RegistryAccess { username: secret("user"), password: secret("pass"), ..open() };
+    let error = refusal(&pinned(&registry.address.to_string(), &"0".repeat(64)), &access).await;
+    assert!(error.to_string().contains("401"), "{error}");
+    assert_eq!((elsewhere.received().len(), thief.received().len()), (1, 0));
+}
+
+#[tokio::test]
 async fn a_registry_does_not_lead_from_tls_to_plain_http() {
     let data = folder();
     let authority = Authority::default();

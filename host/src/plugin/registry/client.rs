@@ -51,6 +51,8 @@ struct Token {
 /// An answer whose body is still to come, and the connection it comes by.
 struct Answer {
     response: Response<Incoming>,
+    /// It came from the registry itself, and not from where a redirect led.
+    is_of_registry: bool,
     _connection: AbortOnDropHandle<()>,
 }
 
@@ -71,7 +73,8 @@ impl<'a> Client<'a> {
         let scheme = if self.access.insecure { "http" } else { "https" };
         let uri = uri(&format!("{scheme}://{}/v2/{path}", self.host))?;
         let mut answer = self.follow(&uri, accept).await?;
-        if answer.response.status() == StatusCode::UNAUTHORIZED && self.authorization.is_none() {
+        let is_asked = answer.response.status() == StatusCode::UNAUTHORIZED && answer.is_of_registry;
+        if is_asked && self.authorization.is_none() {
             self.authorization = self.authorize(&answer.response).await?;
             if self.authorization.is_some() {
                 answer = self.follow(&uri, accept).await?;
@@ -88,7 +91,7 @@ impl<'a> Client<'a> {
             let authorization = self.authorization.as_ref().filter(|_| is_registry);
             let answer = self.ask(&uri, accept, authorization).await?;
             if !answer.response.status().is_redirection() {
-                return Ok(answer);
+                return Ok(Answer { is_of_registry: is_registry, ..answer });
             }
             uri = next(&uri, answer.response.headers().get(LOCATION))?;
         }
@@ -125,7 +128,7 @@ impl<'a> Client<'a> {
                 let _ = connection.await;
             }));
             let response = sender.send_request(request(uri, accept, authorization)).await?;
-            Ok::<_, hyper::Error>(Answer { response, _connection: connection })
+            Ok::<_, hyper::Error>(Answer { response, is_of_registry: false, _connection: connection })
         };
         let answered = timeout(self.left(), exchange).await.map_err(|_| unreachable(too_slow()))?;
         answered.map_err(|error| unreachable(error.to_string()))
