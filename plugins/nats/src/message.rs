@@ -89,6 +89,9 @@ pub fn check_subject(subject: &str) -> Result<(), &'static str> {
     if subject.split('.').any(|token| token == "*" || token == ">") {
         return Err("* and > are wildcards");
     }
+    if subject.starts_with('$') || subject.starts_with("_INBOX.") {
+        return Err("what begins with $ or _INBOX. is the server's own");
+    }
     if subject.contains(|char: char| char.is_whitespace() || char.is_control()) {
         return Err("it has a space");
     }

@@ -72,10 +72,11 @@ fn message(has_headers: bool, line: &str, start: usize, bytes: &[u8]) -> Result<
     if words.len() < least || headers > total {
         return Err(wrong());
     }
-    let Some(body) = bytes.get(start..start + total + 2) else { return Ok(None) };
+    let end = start.checked_add(total).and_then(|end| end.checked_add(2)).ok_or_else(wrong)?;
+    let Some(body) = bytes.get(start..end) else { return Ok(None) };
     let (head, payload) = body[..total].split_at(headers);
     let message = Message { subject: words[0].to_owned(), status: status(head), payload: payload.to_vec() };
-    Ok(Some((start + total + 2, Op::Message(message))))
+    Ok(Some((end, Op::Message(message))))
 }
 
 fn status(head: &[u8]) -> Option<u16> {

@@ -6,6 +6,8 @@ local known = redis.call('GET', KEYS[2])
 if known then
   local id, digest = string.match(known, '^(%S+) (%S+)$')
   if digest == ARGV[1] then
+    -- A write of this connection, so that its WAIT waits for the replicas to have the entry, too.
+    redis.call('PEXPIRE', KEYS[2], ARGV[2])
     return {id, 0}
   end
   return {id or known, -1}

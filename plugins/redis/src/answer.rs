@@ -60,14 +60,16 @@ fn word(text: &str) -> &str {
 pub fn failure(stream: &str, text: &str) -> Failure {
     let word = word(text);
     let code = word.to_ascii_lowercase();
-    let said = |fix: &str| format!("Redis says: {text}{fix}");
+    // Redis repeats the words of a command it does not know, a password among them.
+    let (told, _) = text.split_once(", with args").unwrap_or((text, ""));
+    let said = |fix: &str| format!("Redis says: {told}{fix}");
     match word {
         "NOAUTH" => Failure::misconfigured(code, said("; it wants a login: see the setting auth")),
         "WRONGPASS" => Failure::misconfigured(code, said("; see the setting auth and its secret")),
         "NOPERM" => Failure::misconfigured(
             code,
             said(
-                "; the user needs EVALSHA, SCRIPT LOAD, XADD, GET, SET, TIME, WAIT and PING on the streams and the keys of the setting prefix",
+                "; the user needs EVALSHA, SCRIPT LOAD, XADD, GET, SET, PEXPIRE, TIME, WAIT and PING on the streams and the keys of the setting prefix",
             ),
         ),
         "WRONGTYPE" => {

@@ -125,16 +125,22 @@ impl<P: Pipe> Session<P> {
     fn replicated(&mut self, settings: &Settings, tally: &mut Tally) -> Result<(), Error> {
         let Some(replicas) = settings.replicas else { return Ok(()) };
         let (count, timeout) = (replicas.count.to_string(), replicas.timeout.as_millis().to_string());
-        let answer = ask(&mut self.connection, &[b"WAIT", count.as_bytes(), timeout.as_bytes()])?;
-        let failure = match answer {
-            Answer::Number(have) if have >= i64::from(replicas.count) => return Ok(()),
-            Answer::Number(have) => answer::too_few_replicas(have, replicas.count),
-            Answer::Error(text) => answer::failure("", &text).maybe_applied(),
-            other => return Err(Error::Protocol(format!("{other:?} to WAIT"))),
-        };
+        let (failure, ended) =
+            match ask(&mut self.connection, &[b"WAIT", count.as_bytes(), timeout.as_bytes()]) {
+                Ok(Answer::Number(have)) if have >= i64::from(replicas.count) => return Ok(()),
+                Ok(Answer::Number(have)) => (answer::too_few_replicas(have, replicas.count), Ok(())),
+                Ok(Answer::Error(text)) => (answer::failure("", &text).maybe_applied(), Ok(())),
+                Ok(other) => cut_at_wait(Error::Protocol(format!("{other:?} to WAIT"))),
+                Err(error) => cut_at_wait(error),
+            };
         tally.revoke(&failure);
-        Ok(())
+        ended
     }
+}
+
+/// The master has what was added, and nobody knows who else.
+fn cut_at_wait(error: Error) -> (Failure, Result<(), Error>) {
+    (Failure::from(error.clone()).maybe_applied(), Err(error))
 }
 
 fn ask<P: Pipe>(connection: &mut Connection<P>, words: &[&[u8]]) -> Result<Answer, Error> {

@@ -60,6 +60,11 @@ fn what_replicas_do_not_have_does_not_count_as_delivered() {
     assert!(heard.ends_with("WAIT\r\n$1\r\n1\r\n$4\r\n1000\r\n"), "{heard}");
     let (published, _) = publish(&with_replicas, &[both, b":2\r\n"]);
     assert!(published.outcomes.iter().all(Result::is_ok));
+    // Nor does what they were not asked for: the master was lost before it said.
+    let (published, _) = publish(&with_replicas, &[both]);
+    let is_uncertain =
+        |outcome: &Outcome| matches!(outcome, Err(Failure::Unavailable(info)) if info.maybe_applied);
+    assert!(published.is_broken && published.outcomes.iter().all(is_uncertain), "{published:?}");
 }
 
 #[test]

@@ -81,6 +81,8 @@ pub enum DialError {
     Alert(rustls::AlertDescription),
     Tls(String),
     HandshakeTimeout,
+    /// The connection ended in the middle of it.
+    HandshakeBroken,
     /// Nothing leaves this machine.
     Offline,
 }
@@ -98,6 +100,7 @@ impl fmt::Display for DialError {
             Self::Alert(alert) => write!(f, "it ended the TLS handshake with the alert {alert:?}"),
             Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
             Self::HandshakeTimeout => write!(f, "the TLS handshake did not end in time"),
+            Self::HandshakeBroken => write!(f, "the connection was closed during the TLS handshake"),
             Self::Offline => write!(f, "nothing is connected to while events are replayed"),
         }
     }
@@ -190,7 +193,9 @@ fn handshake_error(error: &io::Error) -> DialError {
     match tls::rustls_error(error) {
         Some(found @ rustls::Error::InvalidCertificate(_)) => DialError::Certificate(found.clone()),
         Some(rustls::Error::AlertReceived(alert)) => DialError::Alert(*alert),
-        _ => DialError::Tls(error.to_string()),
+        Some(_) => DialError::Tls(error.to_string()),
+        // Nothing was said against it: whoever answered went away, as a proxy does whose server is down.
+        None => DialError::HandshakeBroken,
     }
 }
 

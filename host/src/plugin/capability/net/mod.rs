@@ -162,9 +162,11 @@ fn connect_error(what: &str, error: DialError, section: &str) -> ConnectError {
     let text = format!("{what}: {error}");
     match error {
         DialError::Prohibited(_) => ConnectError::Denied(format!("{text}; {}", not_public(section))),
-        DialError::Unresolvable(_) | DialError::Refused | DialError::Unreachable | DialError::Offline => {
-            ConnectError::Unreachable(text)
-        }
+        DialError::Unresolvable(_)
+        | DialError::Refused
+        | DialError::Unreachable
+        | DialError::HandshakeBroken
+        | DialError::Offline => ConnectError::Unreachable(text),
         DialError::Certificate(_) => {
             let fix = "if its authority is your own, name its certificate with  roots = \"ca.pem\"";
             ConnectError::Tls(format!("{text}; {fix}  in {section}"))
