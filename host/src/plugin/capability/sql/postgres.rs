@@ -262,6 +262,8 @@ fn classify(code: &str, constraint: &str, message: String) -> Failed {
             return Failed::broken(SqlError::Serialization(message));
         }
         ("26000" | "42P05", _) => return Failed::broken(SqlError::Serialization(message)),
+        // A value of another type than its column's.
+        ("42804" | "42846", _) => SqlError::Data(message),
         (_, "42" | "0A" | "3F") => SqlError::Syntax(message),
         _ => return Failed::broken(SqlError::Other(message)),
     })

@@ -19,6 +19,13 @@ pub fn check(statement: &str, parameters: usize, dialect: Dialect) -> Result<(),
             ALLOWED.join(", ")
         ));
     }
+    if first == "create" && makes_temporary(statement) {
+        return Err(
+            "a temporary table outlives the transaction and hides another's of its name from whoever is \
+                    given the connection next; make an ordinary one"
+                .to_owned(),
+        );
+    }
     // Servers see to these by themselves: they prepare what they run.
     if dialect == Dialect::Sqlite {
         let seen = look(statement);
@@ -42,7 +49,9 @@ fn first_word(statement: &str) -> &str {
         rest = rest.trim_start();
         let is_comment = rest.starts_with("/*") && !rest.starts_with("/*!") && !rest.starts_with("/*M!");
         rest = if is_comment {
-            rest.split_once("*/").map_or("", |(_, rest)| rest)
+            // PostgreSQL's comments hold others, the rest's do not: one that would end in two places is refused.
+            let (comment, behind) = rest[2..].split_once("*/").unwrap_or_default();
+            if comment.contains("/*") { "" } else { behind }
         } else if rest.starts_with("--") {
             rest.split_once('\n').map_or("", |(_, rest)| rest)
         } else {
@@ -50,6 +59,14 @@ fn first_word(statement: &str) -> &str {
             return &rest[..end];
         }
     }
+}
+
+/// `create temporary table` and its like, in whatever case and however far apart.
+fn makes_temporary(statement: &str) -> bool {
+    let words = statement.split(|c: char| !c.is_ascii_alphabetic()).map(str::to_ascii_lowercase);
+    let kinds = ["table", "view", "sequence", "index", "trigger", "function", "procedure"];
+    let mut before_its_kind = words.take_while(|word| !kinds.contains(&word.as_str()));
+    before_its_kind.any(|word| word == "temp" || word == "temporary")
 }
 
 struct Seen {
@@ -121,6 +138,7 @@ mod tests {
             "set session sql_mode = ''",
             "vacuum into 'x'",
             "/*! commit */ select 1",
+            "/* /* */ select */ commit",
             "/*M! set @a = 1 */",
             "copy t to '/tmp/x'",
             "",
@@ -128,6 +146,20 @@ mod tests {
         ] {
             let why = check(bad, 0, Dialect::Mysql).unwrap_err();
             assert!(why.contains("are the host's"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn nothing_temporary_is_left_for_the_next_who_gets_the_connection() {
+        for bad in [
+            "create temp table t (x int)",
+            "CREATE /* x */ TEMPORARY TABLE t as select 1",
+            "create or replace temp view v as select 1",
+        ] {
+            assert!(check(bad, 0, Dialect::Postgresql).unwrap_err().contains("temporary"), "{bad}");
+        }
+        for good in ["create table temp (x int)", "create unique index temporary on t (x)"] {
+            assert_eq!(check(good, 0, Dialect::Postgresql), Ok(()), "{good}");
         }
     }
 
