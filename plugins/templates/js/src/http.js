@@ -245,6 +245,10 @@ function explain(error, authority) {
   if (KINDS.unsendable.includes(error.tag)) {
     return new NoAnswer("unsendable", code, `the request can't be sent: ${detail}`);
   }
+  // The host's timer runs as long as ours, and may be the first.
+  if (error.tag === "HTTP-response-timeout") {
+    return new NoAnswer("uncertain", "timeout", `${authority} did not answer in time`);
+  }
   return new NoAnswer("uncertain", code, `${authority} was sent the request, and no whole answer came: ${detail}`);
 }
 

@@ -189,6 +189,9 @@ KINDS = {
 
 
 def explain(error: http.ErrorCode, authority: str) -> NoAnswer:
+    # The host's timer runs as long as ours, and may be the first.
+    if isinstance(error, http.ErrorCode_HttpResponseTimeout):
+        return NoAnswer("uncertain", "timeout", f"{authority} did not answer in time")
     kind = next((kind for kind, errors in KINDS.items() if isinstance(error, errors)), "uncertain")
     # ErrorCode_ConnectionRefused is connection-refused.
     words = re.findall(r"[A-Z][a-z]*", type(error).__name__.removeprefix("ErrorCode_"))
