@@ -22,7 +22,7 @@ pub struct Message<'a> {
 
 pub fn compose<'a>(settings: &Settings, event: &'a Event) -> Result<Message<'a>, Failure> {
     let subject = settings.subject.fill(event, token);
-    check_subject(&subject).map_err(|why| {
+    check_published(&subject).map_err(|why| {
         Failure::rejected(
             "invalid-subject",
             format!("the event can't be published to the subject {subject:?}: {why}"),
@@ -81,16 +81,21 @@ fn token(text: &str) -> String {
     escaped(text, |char| matches!(char, '.' | '*' | '>') || char.is_whitespace() || char.is_control())
 }
 
-/// Whether a message can be published to it.
+/// Whether an event may be published to it: what it says to the server's own subjects would be commands.
+pub fn check_published(subject: &str) -> Result<(), &'static str> {
+    match subject.starts_with('$') || subject.starts_with("_INBOX.") {
+        true => Err("what begins with $ or _INBOX. is the server's own"),
+        false => check_subject(subject),
+    }
+}
+
+/// Whether it is one.
 pub fn check_subject(subject: &str) -> Result<(), &'static str> {
     if subject.split('.').any(str::is_empty) {
         return Err("it has an empty token");
     }
     if subject.split('.').any(|token| token == "*" || token == ">") {
         return Err("* and > are wildcards");
-    }
-    if subject.starts_with('$') || subject.starts_with("_INBOX.") {
-        return Err("what begins with $ or _INBOX. is the server's own");
     }
     if subject.contains(|char: char| char.is_whitespace() || char.is_control()) {
         return Err("it has a space");
@@ -161,6 +166,18 @@ mod tests {
                 "X-A: b: c",
             ]
         );
+    }
+
+    #[test]
+    fn no_event_is_a_command_to_the_server() {
+        for topic in ["$JS.API.STREAM.PURGE.ORDERS", "$SYS.REQ", "_INBOX.a"] {
+            let event = Event { topic: topic.into(), ..event() };
+            let refused = compose(&settings("{}"), &event).map(|message| message.subject).unwrap_err();
+            assert!(
+                matches!(refused, Failure::Rejected(detail) if detail.code == "invalid-subject"),
+                "{topic}"
+            );
+        }
     }
 
     #[test]

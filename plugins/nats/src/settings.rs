@@ -96,7 +96,7 @@ impl Settings {
             ));
         }
         if let Some(constant) = self.subject.constant()
-            && let Err(why) = crate::message::check_subject(constant)
+            && let Err(why) = crate::message::check_published(constant)
         {
             return Err(ConfigureError::setting("/subject", why));
         }
