@@ -4,6 +4,7 @@ use outhaul_plugin::{Failure, Outcome, Receipt};
 
 use crate::method::Closing;
 use crate::settings::{Settings, Unroutable};
+use crate::wire::FRAME_BYTES_MIN;
 
 // Reply codes of the specification (1.1).
 const CONTENT_TOO_LARGE: u16 = 311;
@@ -98,6 +99,15 @@ pub fn channel_closed(settings: &Settings, closing: &Closing) -> Failure {
         }
         _ => Failure::retry(format!("amqp-{code}"), format!("the broker closed the channel: {text}")),
     }
+}
+
+/// A server that announces smaller frames than the protocol's least.
+pub fn small_frames(frame_max: u32) -> Failure {
+    let message = format!(
+        "the server takes frames of {frame_max} bytes, and AMQP 0-9-1 needs {FRAME_BYTES_MIN}; set its frame_max to \
+         at least {FRAME_BYTES_MIN}, or to 0 for no limit"
+    );
+    Failure::misconfigured("frame-max", message)
 }
 
 /// The size of the message that was too large, and the most there may be, if that is why.

@@ -1,9 +1,9 @@
 //! The plugin as the host sees it.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use broker::{Broker, Plugin, Published};
+use broker::{Broker, NotOpened, Plugin, Published};
 use outhaul_plugin::net::Error;
 use outhaul_plugin::{ConfigureError, Description, Event, Failure, Need, net, secrets};
 
@@ -32,34 +32,24 @@ impl Broker for AmqpBroker {
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {
         settings.check()?;
-        // A missing grant shows when the plugin is loaded, not when the first event comes.
         if let Auth::Plain(auth) = &settings.auth {
-            secrets::reveal(&auth.password).map_err(|error| error.in_settings("/auth/password"))?;
+            broker::try_password(Some(&auth.password))?;
         }
         Ok(Self { settings, turn: Cell::new(0) })
     }
 
     fn open(&self, time: Duration) -> Result<Session, Failure> {
-        let began = Instant::now();
-        let mut refused = None;
-        // A password that was rotated may be the older one still.
-        for login in self.logins()? {
+        broker::log_in(self.logins()?, time, |login, left| {
             let connection = net::connect(&self.settings.endpoint, self.address())
                 .map_err(|error| self.elsewhere(error.into()))?;
-            let left = time.saturating_sub(began.elapsed());
-            match Session::open(connection, &self.settings.vhost, &login, left) {
-                Ok(session) => return Ok(session),
-                Err(LoginError::Refused(closing)) => {
-                    refused = Some(answer::login_refused(&closing, &self.settings.vhost));
-                }
-                Err(LoginError::NoMechanism(offered)) => {
-                    return Err(answer::no_mechanism(login.mechanism, &offered));
-                }
-                Err(LoginError::Failed(error)) => return Err(self.elsewhere(error.into())),
-            }
-        }
-        Err(refused
-            .unwrap_or_else(|| Failure::misconfigured("login", "the secret of the setting auth has no key")))
+            let vhost = &self.settings.vhost;
+            Session::open(connection, vhost, &login, left).map_err(|error| match error {
+                LoginError::Refused(closing) => NotOpened::Refused(answer::login_refused(&closing, vhost)),
+                LoginError::NoMechanism(offered) => answer::no_mechanism(login.mechanism, &offered).into(),
+                LoginError::Unfit(failure) => (*failure).into(),
+                LoginError::Failed(error) => self.elsewhere(error.into()).into(),
+            })
+        })
     }
 
     fn publish(&self, session: &mut Session, events: &[Event], time: Duration) -> Published {

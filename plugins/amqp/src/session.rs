@@ -37,10 +37,12 @@ pub struct Session<P = Streams> {
 }
 
 /// Why a login failed; the next password may do better.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum LoginError {
     Refused(Closing),
     NoMechanism(String),
+    /// Other credentials would not help.
+    Unfit(Box<Failure>),
     Failed(Error),
 }
 
@@ -103,7 +105,13 @@ impl<P: Pipe> Session<P> {
             Ok(other) => return Err(unexpected(&other, "tune").into()),
             Err(error) => return Err(error.into()),
         };
-        let frame_max = if frame_max == 0 { FRAME_BYTES_MAX } else { frame_max.min(FRAME_BYTES_MAX) };
+        let frame_max = match frame_max {
+            0 => FRAME_BYTES_MAX,
+            too_small if too_small < wire::FRAME_BYTES_MIN => {
+                return Err(LoginError::Unfit(Box::new(answer::small_frames(too_small))));
+            }
+            most => most.min(FRAME_BYTES_MAX),
+        };
         self.frame_max = frame_max as usize;
         self.heartbeat = (heartbeat_secs != 0).then(|| Duration::from_secs(heartbeat_secs.into()));
         self.connection.queue(&method::tune_ok(CHANNEL, frame_max, heartbeat_secs))?;

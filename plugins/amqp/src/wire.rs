@@ -4,6 +4,8 @@
 pub const PROTOCOL: &[u8; 8] = b"AMQP\x00\x00\x09\x01";
 /// Of a frame besides its payload.
 pub const FRAME_OVERHEAD: usize = 8;
+/// What every peer must take (4.2.3): whoever says less speaks no AMQP 0-9-1.
+pub const FRAME_BYTES_MIN: u32 = 4096;
 /// A name, such as an exchange's or a header's, is no longer.
 pub const SHORT_BYTES_MAX: usize = 255;
 

@@ -1,10 +1,12 @@
 //! What the broker plugins share. A plugin implements [`Broker`], which speaks its protocol over one
 //! session; [`Plugin`] makes a destination of it that keeps the session from call to call.
 
+mod login;
 mod plugin;
 mod tally;
 pub mod template;
 
+pub use login::{NotOpened, log_in, passwords, try_password};
 pub use plugin::{Broker, CHECK_TIME, Plugin};
 pub use tally::{Published, Tally};
 

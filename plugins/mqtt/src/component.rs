@@ -1,10 +1,10 @@
 //! The plugin as the host sees it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use broker::{Broker, Plugin, Published};
+use broker::{Broker, NotOpened, Plugin, Published};
 use outhaul_plugin::net::Error;
-use outhaul_plugin::{ConfigureError, Description, Event, Failure, Need, net, random, secrets};
+use outhaul_plugin::{ConfigureError, Description, Event, Failure, Need, net, random};
 
 use crate::answer;
 use crate::protocol::Connect;
@@ -32,43 +32,32 @@ impl Broker for MqttBroker {
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {
         settings.check()?;
-        if let Some(auth) = &settings.auth {
-            // A missing grant shows when the plugin is loaded, not when the first event comes.
-            secrets::reveal(&auth.password).map_err(|error| error.in_settings("/auth/password"))?;
-        }
+        broker::try_password(settings.auth.as_ref().map(|auth| auth.password.as_str()))?;
         Ok(Self { settings })
     }
 
     fn open(&self, time: Duration) -> Result<Session, Failure> {
-        let began = Instant::now();
         let settings = &self.settings;
-        let passwords = match &settings.auth {
-            None => vec![None],
-            Some(auth) => secrets::reveal(&auth.password)?.into_iter().map(Some).collect(),
-        };
         let client_id = format!("{}-{}", settings.client_id, random::hex(8));
         let user = settings.auth.as_ref().map(|auth| auth.user.as_str());
-        let mut refused = Failure::misconfigured("login", "the secret of the setting auth has no key");
-        for password in passwords {
+        let secret = settings.auth.as_ref().map(|auth| auth.password.as_str());
+        broker::log_in(broker::passwords(secret)?, time, |password, left| {
             let mut connection = net::connect(&settings.endpoint, None)?;
-            connection.allow(time.saturating_sub(began.elapsed()));
+            connection.allow(left);
             let hello = Connect {
                 client_id: &client_id,
                 user,
                 password: password.as_deref(),
                 keep_alive_s: KEEP_ALIVE_S,
             };
-            match Session::open(connection, settings, &hello) {
-                Ok(session) => return Ok(session),
-                // A password that was rotated may be the older one still.
-                Err(LoginError::Refused { code, reason }) => {
-                    refused = answer::refused(settings.version, code, &reason);
+            Session::open(connection, settings, &hello).map_err(|error| match error {
+                LoginError::Refused { code, reason } => {
+                    NotOpened::Refused(answer::refused(settings.version, code, &reason))
                 }
-                Err(LoginError::Unfit(failure)) => return Err(*failure),
-                Err(LoginError::Failed(error)) => return Err(error.into()),
-            }
-        }
-        Err(refused)
+                LoginError::Unfit(failure) => (*failure).into(),
+                LoginError::Failed(error) => error.into(),
+            })
+        })
     }
 
     fn publish(&self, session: &mut Session, events: &[Event], time: Duration) -> Published {

@@ -7,7 +7,7 @@ use cloudevents::Mode;
 use outhaul_plugin::{Event, Failure};
 
 use crate::protocol::Publish;
-use crate::settings::Settings;
+use crate::settings::{Settings, Version};
 
 pub fn compose<'a>(settings: &Settings, event: &'a Event) -> Result<Publish<'a>, Failure> {
     let own = event.topic.replace('.', &settings.separator);
@@ -18,35 +18,51 @@ pub fn compose<'a>(settings: &Settings, event: &'a Event) -> Result<Publish<'a>,
             format!("the event can't be published to the topic {topic:?}: {why}"),
         )
     })?;
+    let structured = settings.cloudevents.as_ref().filter(|setting| setting.mode == Mode::Structured);
+    let payload = match structured {
+        Some(setting) => Cow::Owned(cloudevents::structured(&event.into(), &setting.source)),
+        None => Cow::Borrowed(event.payload.as_slice()),
+    };
+    let message = Publish {
+        topic,
+        retain: settings.retain,
+        expiry_s: None,
+        content_type: None,
+        user: Vec::new(),
+        payload,
+    };
+    // 3.1.1 has no properties: what can't be written in them does not matter.
+    if settings.version == Version::V3 {
+        return Ok(message);
+    }
+    let content_type = match structured {
+        Some(_) => cloudevents::STRUCTURED_CONTENT_TYPE.to_owned(),
+        None => event.content_type.clone(),
+    };
+    let user = user_properties(settings, event);
+    for text in user.iter().flat_map(|(name, value)| [name, value]).chain([&content_type]) {
+        check_text(text)?;
+    }
+    let expiry_s = settings.expiry.and_then(|expiry| u32::try_from(expiry.as_secs()).ok());
+    Ok(Publish { expiry_s, content_type: Some(content_type), user, ..message })
+}
+
+/// What the event says of itself, then the producer's headers, which can't take the place of any of it.
+fn user_properties(settings: &Settings, event: &Event) -> Vec<(String, String)> {
     let mut user = vec![("id".to_owned(), event.dedup_id.clone())];
     user.extend(
         broker::own_headers(event).into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    let (content_type, payload) = match &settings.cloudevents {
-        Some(setting) if setting.mode == Mode::Structured => {
-            let content_type = cloudevents::STRUCTURED_CONTENT_TYPE.to_owned();
-            (content_type, Cow::Owned(cloudevents::structured(&event.into(), &setting.source)))
-        }
-        Some(setting) => {
-            // The MQTT binding writes them without a prefix, `id` among them.
-            user.retain(|(name, _)| name != "id");
-            let attributes = cloudevents::attributes(&event.into(), &setting.source).into_iter();
-            user.extend(attributes.map(|(name, value)| (name.to_owned(), value)));
-            (event.content_type.clone(), Cow::Borrowed(event.payload.as_slice()))
-        }
-        None => (event.content_type.clone(), Cow::Borrowed(event.payload.as_slice())),
-    };
-    let taken = user.len();
-    let producers =
-        event.headers.iter().filter(|(name, _)| !user[..taken].iter().any(|(own, _)| own == name));
+    if let Some(setting) = settings.cloudevents.as_ref().filter(|setting| setting.mode != Mode::Structured) {
+        // The MQTT binding writes them without a prefix, `id` among them.
+        user.retain(|(name, _)| name != "id");
+        let attributes = cloudevents::attributes(&event.into(), &setting.source).into_iter();
+        user.extend(attributes.map(|(name, value)| (name.to_owned(), value)));
+    }
+    let producers = event.headers.iter().filter(|(name, _)| !user.iter().any(|(own, _)| own == name));
     let producers: Vec<_> = producers.cloned().collect();
     user.extend(producers);
-    let texts = user.iter().flat_map(|(name, value)| [name, value]).chain([&content_type]);
-    for text in texts {
-        check_text(text)?;
-    }
-    let expiry_s = settings.expiry.and_then(|expiry| u32::try_from(expiry.as_secs()).ok());
-    Ok(Publish { topic, retain: settings.retain, expiry_s, content_type: Some(content_type), user, payload })
+    user
 }
 
 /// Any text as one level of a topic.
@@ -180,5 +196,20 @@ pub mod tests {
             let Err(Failure::Rejected(detail)) = compose(&settings, &event) else { panic!("{word}") };
             assert!(detail.message.contains(word), "{}", detail.message);
         }
+    }
+
+    #[test]
+    fn what_only_properties_can_not_carry_is_no_matter_where_there_are_none() {
+        let odd = Event {
+            headers: vec![("a".into(), "line\nbreak".into())],
+            content_type: "text/\u{7f}".into(),
+            key: Some("\u{1}".into()),
+            ..event("e")
+        };
+        let message = composed(r#"{"version":"3.1.1"}"#, &odd);
+        assert_eq!((message.topic.as_str(), &message.payload[..]), ("order/created", &b"{}"[..]));
+        let topic = Event { topic: "a\u{7f}b".into(), ..event("e") };
+        let settings = parse_settings(r#"{"version":"3.1.1"}"#).unwrap();
+        assert!(matches!(compose(&settings, &topic), Err(Failure::Rejected(_))), "the topic is sent");
     }
 }

@@ -111,7 +111,10 @@ pub fn no_leader(subject: &str) -> Failure {
 /// What a line of `-ERR` at the login means.
 pub fn login_refused(text: &str) -> Failure {
     let lower = text.to_ascii_lowercase();
-    let is_busy = lower.contains("maximum") || lower.contains("stale") || lower.contains("shutdown");
+    // Of the server's state, or of how quick it and we are: later it may take the same login.
+    let is_busy = ["maximum", "stale", "shutdown", "throttling", "authentication timeout"]
+        .iter()
+        .any(|word| lower.contains(word));
     match is_busy {
         true => Failure::unavailable("refused", format!("the server refuses connections: {text}")),
         false if lower.contains("tls required") => Failure::misconfigured(
@@ -205,7 +208,14 @@ mod tests {
             let Failure::Misconfigured(detail) = login_refused(text) else { panic!("{text}") };
             assert_eq!(detail.code, code);
         }
-        assert!(matches!(login_refused("maximum connections exceeded"), Failure::Unavailable(_)));
+        for text in [
+            "maximum connections exceeded",
+            "Authentication Timeout",
+            "Connection throttling is active. Please try again later.",
+            "Server Shutdown",
+        ] {
+            assert!(matches!(login_refused(text), Failure::Unavailable(_)), "{text}");
+        }
         assert_eq!(denied_subject("Permissions Violation for Publish to \"a.b\""), Some("a.b"));
         assert_eq!(denied_subject("Authorization Violation"), None);
     }

@@ -1,10 +1,10 @@
 //! The plugin as the host sees it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use broker::{Broker, Plugin, Published};
+use broker::{Broker, NotOpened, Plugin, Published};
 use outhaul_plugin::net::Error;
-use outhaul_plugin::{ConfigureError, Description, Event, Failure, Need, net, secrets};
+use outhaul_plugin::{ConfigureError, Description, Event, Failure, Need, net};
 
 use crate::answer;
 use crate::session::{LoginError, Session};
@@ -28,31 +28,21 @@ impl Broker for RedisBroker {
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {
         settings.check()?;
-        if let Some(auth) = &settings.auth {
-            // A missing grant shows when the plugin is loaded, not when the first event comes.
-            secrets::reveal(&auth.password).map_err(|error| error.in_settings("/auth/password"))?;
-        }
+        broker::try_password(settings.auth.as_ref().map(|auth| auth.password.as_str()))?;
         Ok(Self { settings })
     }
 
     fn open(&self, time: Duration) -> Result<Session, Failure> {
-        let began = Instant::now();
-        let passwords = match &self.settings.auth {
-            None => vec![None],
-            Some(auth) => secrets::reveal(&auth.password)?.into_iter().map(Some).collect(),
-        };
-        let mut refused = Failure::misconfigured("login", "the secret of the setting auth has no key");
-        for password in passwords {
-            let mut connection = net::connect(&self.settings.endpoint, None)?;
-            connection.allow(time.saturating_sub(began.elapsed()));
-            match Session::open(connection, &self.settings, password.as_deref()) {
-                Ok(session) => return Ok(session),
-                // A password that was rotated may be the older one still.
-                Err(LoginError::Refused(text)) => refused = answer::failure("", &text),
-                Err(LoginError::Failed(error)) => return Err(error.into()),
-            }
-        }
-        Err(refused)
+        let settings = &self.settings;
+        let secret = settings.auth.as_ref().map(|auth| auth.password.as_str());
+        broker::log_in(broker::passwords(secret)?, time, |password, left| {
+            let mut connection = net::connect(&settings.endpoint, None)?;
+            connection.allow(left);
+            Session::open(connection, settings, password.as_deref()).map_err(|error| match error {
+                LoginError::Refused(text) => NotOpened::Refused(answer::failure("", &text)),
+                LoginError::Failed(error) => error.into(),
+            })
+        })
     }
 
     fn publish(&self, session: &mut Session, events: &[Event], time: Duration) -> Published {

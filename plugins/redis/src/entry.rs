@@ -1,5 +1,7 @@
 //! What an event becomes: an entry of a stream, and the key that remembers it.
 
+use std::borrow::Cow;
+
 use outhaul_plugin::Event;
 use sha2::{Digest, Sha256};
 
@@ -21,11 +23,28 @@ pub fn compose<'a>(settings: &Settings, event: &'a Event) -> Entry<'a> {
     Entry { seen, digest: digest(event), fields: fields(event), stream }
 }
 
-/// Both keys of the script have to be on the same node of a cluster, so that they name the same slot: the
-/// stream's own part in braces if it has one, else all of it.
-fn slot(stream: &str) -> &str {
+/// What stands in braces in the other key: both keys of the script have to be on the same node of a cluster,
+/// and so in the same slot. The stream's own part in braces if it has one (an empty one is none), else all of
+/// it. That can't be put in braces where it holds a closing one: then a number that has the same slot.
+fn slot(stream: &str) -> Cow<'_, str> {
     let inside = stream.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(inside, _)| inside);
-    inside.filter(|inside| !inside.is_empty()).unwrap_or(stream)
+    let hashed = inside.filter(|inside| !inside.is_empty()).unwrap_or(stream);
+    if !hashed.contains('}') {
+        return Cow::Borrowed(hashed);
+    }
+    let wanted = slot_number(hashed);
+    let same = (0_u32..).map(|number| number.to_string()).find(|text| slot_number(text) == wanted);
+    Cow::Owned(same.expect("every slot has numbers"))
+}
+
+/// Of the 16,384 slots of a cluster: CRC-16/XMODEM, as Redis' cluster specification says.
+fn slot_number(text: &str) -> u16 {
+    let crc = text.bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    });
+    crc % 16_384
 }
 
 fn fields(event: &Event) -> Vec<(String, &[u8])> {
@@ -124,7 +143,16 @@ pub mod tests {
         assert_eq!(seen("shop:{topic}"), "p:{shop:order.created}:e");
         // Braces of a key are the event's own.
         assert_eq!(slot("a{b}c"), "b");
-        assert_eq!((slot("a{}c"), slot("a{b")), ("a{}c", "a{b"));
+        assert_eq!(slot("a{b"), "a{b");
+        // An empty pair is no part in braces, and neither fits between braces.
+        for stream in ["a{}c", "a}b", "{}"] {
+            let other = slot(stream).into_owned();
+            assert!(!other.contains('}'), "{other}");
+            assert_eq!(slot_number(&other), slot_number(stream), "{stream}");
+        }
+        // The example of the specification, and a slot that `CLUSTER KEYSLOT` tells.
+        assert_eq!(slot_number("123456789"), 0x31c3 % 16_384);
+        assert_eq!(slot_number("foo"), 12_182);
     }
 
     #[test]

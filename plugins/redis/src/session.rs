@@ -1,6 +1,6 @@
 //! One connection that is logged in, and what is added over it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::{Published, Tally};
 use outhaul_plugin::net::{Connection, Error, Pipe, Streams};
@@ -10,10 +10,15 @@ use crate::protocol::{self, Answer, command};
 use crate::settings::{Settings, Trim};
 use crate::{answer, entry};
 
+/// The part of the time left that stays for the way of an answer.
+const HEARING: u32 = 5;
+
 const SCRIPT: &str = include_str!("add.lua");
 
 pub struct Session<P = Streams> {
     connection: Connection<P>,
+    /// The end of the time that was allowed last.
+    until: Instant,
     /// The script's name at this server.
     script: String,
 }
@@ -48,10 +53,11 @@ impl<P: Pipe> Session<P> {
             accepted(ask(&mut connection, &[b"SELECT", settings.database.to_string().as_bytes()])?)?;
         }
         let script = accepted(load(&mut connection)?)?;
-        Ok(Self { connection, script })
+        Ok(Self { connection, until: Instant::now(), script })
     }
 
     pub fn allow(&mut self, time: Duration) {
+        self.until = Instant::now() + time;
         self.connection.allow(time);
     }
 
@@ -124,7 +130,10 @@ impl<P: Pipe> Session<P> {
     /// What is not on enough replicas yet does not count: the next attempt asks again, and adds nothing.
     fn replicated(&mut self, settings: &Settings, tally: &mut Tally) -> Result<(), Error> {
         let Some(replicas) = settings.replicas else { return Ok(()) };
-        let (count, timeout) = (replicas.count.to_string(), replicas.timeout.as_millis().to_string());
+        // Redis has to answer while there is time to hear it. 0 would be for ever.
+        let left = self.until.saturating_duration_since(Instant::now());
+        let timeout = replicas.timeout.min(left.saturating_sub(left / HEARING)).as_millis().max(1);
+        let (count, timeout) = (replicas.count.to_string(), timeout.to_string());
         let (failure, ended) =
             match ask(&mut self.connection, &[b"WAIT", count.as_bytes(), timeout.as_bytes()]) {
                 Ok(Answer::Number(have)) if have >= i64::from(replicas.count) => return Ok(()),

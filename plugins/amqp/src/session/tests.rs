@@ -33,6 +33,19 @@ fn opened() -> Vec<Vec<u8>> {
     [vec![start(), tune(), method(0, 10, 41, b"\x00")], channel.to_vec()].concat()
 }
 
+#[test]
+fn a_server_that_takes_no_whole_frame_is_refused_with_the_fix() {
+    for frame_max in [1_u32, 8, 4095] {
+        let rest = [&b"\x07\xff"[..], &frame_max.to_be_bytes(), b"\x00\x3c"].concat();
+        let refused = open(&[start(), method(0, 10, 30, &rest)]).err();
+        let Some(LoginError::Unfit(failure)) = refused else { panic!("{frame_max}: {refused:?}") };
+        let Failure::Misconfigured(detail) = *failure else { panic!("{failure:?}") };
+        assert!(detail.message.contains(&format!("{frame_max} bytes")), "{}", detail.message);
+        assert!(detail.message.contains("4096"), "{}", detail.message);
+    }
+    assert!(open(&opened()).is_ok(), "4096 are enough");
+}
+
 fn closing(channel: u16, class: u16, number: u16, code: u16, text: &str) -> Vec<u8> {
     let mut rest = code.to_be_bytes().to_vec();
     wire::write_short(&mut rest, text);

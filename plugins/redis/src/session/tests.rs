@@ -15,6 +15,7 @@ fn publish(settings: &Settings, says: &[&[u8]]) -> (Published, String) {
     let script = Script::saying(&[&[LOADED], says].concat());
     let mut session =
         Session::open(Connection::over(script), settings, None).unwrap_or_else(|error| panic!("{error:?}"));
+    session.allow(Duration::from_secs(60));
     let published = session.publish(settings, &["a", "b"].map(event));
     let heard = String::from_utf8_lossy(&session.connection.pipe().heard).into_owned();
     (published, heard)
@@ -65,6 +66,24 @@ fn what_replicas_do_not_have_does_not_count_as_delivered() {
     let is_uncertain =
         |outcome: &Outcome| matches!(outcome, Err(Failure::Unavailable(info)) if info.maybe_applied);
     assert!(published.is_broken && published.outcomes.iter().all(is_uncertain), "{published:?}");
+}
+
+#[test]
+fn replicas_are_waited_for_no_longer_than_the_call_may_take() {
+    let waited = |timeout: &str, left: Duration| {
+        let settings = settings(&format!(r#"{{"replicas":{{"count":1,"timeout":"{timeout}"}}}}"#));
+        let script = Script::saying(&[LOADED, b"*2\r\n$3\r\n1-0\r\n:1\r\n", b":1\r\n"]);
+        let mut session = Session::open(Connection::over(script), &settings, None).unwrap();
+        session.allow(left);
+        let published = session.publish(&settings, &[event("a")]);
+        assert!(published.outcomes[0].is_ok(), "{published:?}");
+        let heard = String::from_utf8_lossy(&session.connection.pipe().heard).into_owned();
+        heard.trim_end().rsplit("\r\n").next().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(waited("1s", Duration::from_secs(60)), 1_000);
+    let cut = waited("30s", Duration::from_secs(10));
+    assert!((7_000..=8_000).contains(&cut), "{cut} ms");
+    assert_eq!(waited("30s", Duration::ZERO), 1, "and never for ever");
 }
 
 #[test]
