@@ -223,6 +223,22 @@ pub async fn a_delivery_knows_that_it_was_deferred_before_the_lanes_latest_succe
     assert!(!odd.deferred_before_success, "nothing has succeeded since");
 }
 
+pub async fn what_a_canary_delivers_is_no_success_of_the_lane(db: &dyn Database) {
+    let scene = Scene::open(db).await;
+    scene.insert_ids(&["e1", "e2"]).await;
+    let one = ClaimRequest { limit: 1, ..scene.request("host-a") };
+    let odd = scene.claims(&one).await.claimed.remove(0);
+    let canarys = scene.claims(&one).await.claimed.remove(0);
+    scene.at(101).await;
+    scene.acknowledge(&odd, Write::Defer).await;
+    scene.at(102).await;
+    let result = Acknowledgement { lane_works: false, ..answer(&canarys, Write::Delivered) };
+    assert_eq!(scene.store.acknowledge(&[result]).await.expect("acknowledge"), [Settled::Recorded]);
+    let odd = scene.claims(&one).await.claimed.remove(0);
+    assert_eq!(odd.event.id, "e1");
+    assert!(!odd.deferred_before_success, "the lane's own component has delivered nothing since");
+}
+
 pub async fn an_act_on_an_unknown_lane_is_refused_by_name(db: &dyn Database) {
     let scene = Scene::open(db).await;
     for refused in [

@@ -83,6 +83,7 @@ macro_rules! promises {
                 a_replaced_plugin_revives_a_stopped_lane_and_no_other,
                 rejections_in_a_row_are_counted_by_distinct_events,
                 a_delivery_knows_that_it_was_deferred_before_the_lanes_latest_success,
+                what_a_canary_delivers_is_no_success_of_the_lane,
                 an_act_on_an_unknown_lane_is_refused_by_name,
             }
             routing {

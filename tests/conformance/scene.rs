@@ -202,6 +202,7 @@ pub fn answer(claimed: &Claimed, write: Write) -> Acknowledgement {
     };
     Acknowledgement {
         claim: claimed.claim,
+        lane_works: write == Write::Delivered,
         write,
         record: AttemptRecord {
             host_id: "host-a".to_owned(),

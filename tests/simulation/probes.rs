@@ -60,6 +60,41 @@ fn a_second_outage_is_probed_ever_less_often_also_with_events_deferred_in_the_fi
 }
 
 #[test]
+fn a_canary_that_delivers_during_an_outage_makes_it_cost_no_attempts() {
+    simulate(async {
+        let is_up = Arc::new(AtomicBool::new(false));
+        let up = is_up.clone();
+        let lane = SimLane::new(
+            "a",
+            script(move |call| {
+                let is_canary = call.event.id.ends_with("-1");
+                call.went_to.note(if is_canary { "canary" } else { "stable" }, is_canary);
+                match is_canary {
+                    // On its way while the stable component's event is deferred.
+                    true => Act::deliver(100),
+                    false if up.load(Relaxed) => Act::deliver(1),
+                    false => Act::fail(unavailable()),
+                }
+            }),
+        );
+        let world = World::new(3, vec![lane]).await;
+        let mut events: Vec<_> = (0..2).map(|_| world.event(0)).collect();
+        events.iter_mut().enumerate().for_each(|(number, event)| event.id = format!("o-{number}"));
+        let seqs = world.insert(&events).await;
+        let ids: Vec<_> = seqs.iter().map(|seq| (world.lane_id(0), *seq)).collect();
+        let _host = Host::start(&world, "one").await;
+        world.until_finished(&ids[1..]).await;
+        let asked = || calls(&world, &ids[..1]);
+        world.watch.until("it was probed with some more times", || asked() > 4).await;
+        let row = world.row(ids[0]);
+        assert!(row.attempts <= 1 && row.deferrals >= 4, "each ended attempt was given back: {row:?}");
+        is_up.store(true, Relaxed);
+        world.until_finished(&ids).await;
+        world.watch.assert_kept();
+    });
+}
+
+#[test]
 fn a_probe_finds_the_head_of_its_key_behind_all_that_waits_for_it() {
     simulate(async {
         let lane = down_for_one_call(RetryPolicy::default()).with(|lane| {

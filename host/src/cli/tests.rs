@@ -98,6 +98,7 @@ impl Desk {
             .map(|claimed| Acknowledgement {
                 claim: claimed.claim,
                 write: write.clone(),
+                lane_works: write == Verdict::Delivered,
                 record: AttemptRecord {
                     host_id: "host-1".into(),
                     attempt: claimed.attempt,

@@ -16,6 +16,8 @@ pub struct AttemptFacts {
     pub deferred_before_success: bool,
     /// It was sent to see whether its paused lane's destination takes events again.
     pub is_probe: bool,
+    /// A canary's word: it says nothing of what the lane's own component can deliver.
+    pub is_canarys: bool,
     /// Another host has applied a newer config: this host's judgement of the lane is its own.
     pub config_is_superseded: bool,
     /// Its plugin was replaced while it ran: what it says of the lane is not of what runs now.
@@ -107,7 +109,10 @@ pub fn decide(
 ) -> Verdict {
     let retry = |after| retry_or_die(facts, policy, now, after, jitter);
     match outcome {
-        Outcome::Delivered(_) | Outcome::Duplicate(_) => verdict(Write::Delivered, LaneEffect::Succeeded),
+        Outcome::Delivered(_) | Outcome::Duplicate(_) => {
+            let lane = if facts.is_canarys { LaneEffect::Answered } else { LaneEffect::Succeeded };
+            verdict(Write::Delivered, lane)
+        }
         Outcome::Rejected(_) => {
             // The answer is the destination's; whether the plugin was right to send this is the new one's.
             let lane = if facts.is_replaced { LaneEffect::Answered } else { LaneEffect::Rejected };
@@ -194,6 +199,7 @@ mod tests {
             first_claimed_at: Timestamp::from_secs(100),
             deferred_before_success: false,
             is_probe: false,
+            is_canarys: false,
             config_is_superseded: false,
             is_replaced: false,
         }
@@ -284,6 +290,14 @@ mod tests {
             let (write, lane) = judge(&again, outcome, 101);
             assert!(matches!(write, Write::Retry(_)), "{write:?}");
             assert_eq!(lane, pause);
+        }
+    }
+
+    #[test]
+    fn a_canary_that_delivers_vouches_for_no_lane() {
+        let canarys = AttemptFacts { is_canarys: true, ..facts() };
+        for outcome in [Outcome::Delivered(Receipt::default()), Outcome::Duplicate(Receipt::default())] {
+            assert_eq!(judge(&canarys, outcome, 101), (Write::Delivered, LaneEffect::Answered));
         }
     }
 

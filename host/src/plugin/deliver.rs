@@ -30,15 +30,31 @@ pub struct Call {
 
 /// The component a call went to last, where a destination has more than one. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct WentTo(Arc<Mutex<Option<String>>>);
+pub struct WentTo(Arc<Mutex<Option<Called>>>);
+
+#[derive(Clone, Debug)]
+struct Called {
+    component_digest: String,
+    is_canary: bool,
+}
 
 impl WentTo {
     /// Said before the component is called, so that a dropped call is known by it, too.
-    pub fn note(&self, component_digest: &str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(component_digest.to_owned());
+    pub fn note(&self, component_digest: &str, is_canary: bool) {
+        let called = Called { component_digest: component_digest.to_owned(), is_canary };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
     }
 
     pub fn component_digest(&self) -> Option<String> {
+        self.called().map(|called| called.component_digest)
+    }
+
+    /// What came of the call is a canary's word.
+    pub fn is_canary(&self) -> bool {
+        self.called().is_some_and(|called| called.is_canary)
+    }
+
+    fn called(&self) -> Option<Called> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

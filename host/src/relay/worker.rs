@@ -17,7 +17,9 @@ use super::effects;
 use super::flights::Phase;
 use super::lanes::{Closed, Reporting, Slot};
 use super::metrics::{by, by_outcome, by_reason};
-use crate::domain::{AttemptFacts, Detail, HostFailure, Outcome, Policy, Timestamp, Verdict, Write, decide};
+use crate::domain::{
+    AttemptFacts, Detail, HostFailure, LaneEffect, Outcome, Policy, Timestamp, Verdict, Write, decide,
+};
 use crate::store::{Acknowledgement, AttemptRecord, Order};
 
 /// How much longer than its budget a call is waited for. The plugin runtime ends it in time; this
@@ -77,7 +79,7 @@ pub(super) fn finish(ctx: &Context, mut flight: Flight, ended: Ended) -> Finishe
 
 pub(super) async fn report(ctx: &Context, finished: Finished) {
     let Finished { flight, ended, verdict, closed, _reporting } = finished;
-    let acknowledgement = describe(ctx, &flight, &ended, verdict.write.clone());
+    let acknowledgement = describe(ctx, &flight, &ended, &verdict);
     // Both at once: the lane must not wait for a slow acknowledgement, nor the other way round.
     let (settlement, ()) = tokio::join!(acknowledge(ctx, &flight.held.hold, acknowledgement), async {
         effects::tell_lane(ctx, &flight, &ended.outcome, verdict.lane).await;
@@ -196,6 +198,7 @@ fn judge(ctx: &Context, flight: &Flight, ended: &Ended) -> Verdict {
         first_claimed_at: flight.claimed.first_claimed_at,
         deferred_before_success: flight.claimed.deferred_before_success,
         is_probe: flight.probe.is_some(),
+        is_canarys: flight.went_to.is_canary(),
         config_is_superseded: ctx.config_is_superseded.load(Relaxed),
         is_replaced: !flight.lane.is_current(&flight.spec),
     };
@@ -203,7 +206,7 @@ fn judge(ctx: &Context, flight: &Flight, ended: &Ended) -> Verdict {
     decide(&facts, &ended.outcome, &policy, ended.ended_at, ctx.clock.jitter())
 }
 
-fn describe(ctx: &Context, flight: &Flight, ended: &Ended, write: Write) -> Acknowledgement {
+fn describe(ctx: &Context, flight: &Flight, ended: &Ended, verdict: &Verdict) -> Acknowledgement {
     let detail = ended.outcome.detail().cloned().unwrap_or_default();
     let reference = match &ended.outcome {
         Outcome::Delivered(receipt) | Outcome::Duplicate(receipt) => receipt.reference.clone(),
@@ -222,7 +225,12 @@ fn describe(ctx: &Context, flight: &Flight, ended: &Ended, write: Write) -> Ackn
         reference,
         component_digest: went_to.unwrap_or_else(|| flight.spec.plugin.component_digest().to_owned()),
     };
-    Acknowledgement { claim: flight.claimed.claim, write, record }
+    Acknowledgement {
+        claim: flight.claimed.claim,
+        write: verdict.write.clone(),
+        lane_works: verdict.lane == LaneEffect::Succeeded,
+        record,
+    }
 }
 
 /// Counts and logs the end of the attempt, and says when to look for work again.

@@ -274,6 +274,9 @@ pub struct Claimed {
 pub struct Acknowledgement {
     pub claim: ClaimRef,
     pub write: crate::domain::Write,
+    /// It shows that the lane's destination takes events: what was deferred before and is not taken
+    /// after it may itself be at fault. False of what a canary delivered.
+    pub lane_works: bool,
     pub record: AttemptRecord,
 }
 

@@ -1,6 +1,6 @@
 //! Two components behind one destination: the stable one, and a canary that gets a share of the
 //! deliveries. What the canary says is believed where it costs its own deliveries time; it stops no
-//! lane, pauses none, and makes no dead letter.
+//! lane, pauses none, vouches for none, and makes no dead letter.
 
 mod share;
 mod tally;
@@ -105,7 +105,7 @@ impl Canary {
     async fn ask_stable(&self, calls: Vec<Placed>) -> Vec<(usize, Outcome)> {
         let (places, calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let begun = self.clock.since_boot();
-        let outcomes = send(&*self.stable, calls).await;
+        let outcomes = send(&*self.stable, calls, false).await;
         self.tally.stable(&outcomes, self.since(begun));
         places.into_iter().zip(outcomes).collect()
     }
@@ -115,7 +115,7 @@ impl Canary {
         let begun = self.clock.since_boot();
         // Half of the time stays for the stable component.
         let of_canary = calls.iter().map(|(_, call)| Call { budget: call.budget / 2, ..call.clone() });
-        let outcomes = send(&*self.canary, of_canary.collect()).await;
+        let outcomes = send(&*self.canary, of_canary.collect(), true).await;
         let took = self.since(begun);
         self.tally.canary(&outcomes, took);
         let (mut ended, mut handed_over, mut again) = (Vec::new(), Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ impl Canary {
             });
         }
         self.tally.hand_over(again.len());
-        let second = send(&*self.stable, again).await;
+        let second = send(&*self.stable, again, false).await;
         let second = handed_over.into_iter().zip(second);
         ended.extend(second.map(|((place, is_in_doubt), outcome)| (place, doubted(outcome, is_in_doubt))));
         ended
@@ -221,8 +221,8 @@ impl Deliver for Canary {
 }
 
 /// Hands calls to one component, in one call if it takes batches of this size. One outcome for each.
-async fn send(component: &dyn Deliver, calls: Vec<Call>) -> Vec<Outcome> {
-    calls.iter().for_each(|call| call.went_to.note(component.component_digest()));
+async fn send(component: &dyn Deliver, calls: Vec<Call>, is_canary: bool) -> Vec<Outcome> {
+    calls.iter().for_each(|call| call.went_to.note(component.component_digest(), is_canary));
     let fits = |limits: BatchLimits| {
         let bytes: u64 = calls.iter().map(|call| call.payload.len() as u64).sum();
         calls.len() <= limits.events && bytes <= limits.bytes

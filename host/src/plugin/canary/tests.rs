@@ -223,6 +223,7 @@ async fn retries_stay_on_their_side_until_the_last_attempt_which_is_the_stable_c
             let kind = if expected == "canary" { "trap" } else { "retry" };
             assert_eq!(both.deliver(call).await.kind(), kind);
             assert_eq!(went_to.component_digest().as_deref(), Some(expected), "{id}, attempt {attempt}");
+            assert_eq!(went_to.is_canary(), expected == "canary");
         }
     }
     let compared = both.compared();
@@ -249,7 +250,7 @@ async fn what_would_end_a_delivery_or_stop_its_lane_is_decided_by_the_stable_com
         let (first, second) = (call("1"), call("2"));
         let went_to = first.went_to.clone();
         assert_eq!(both.deliver(first).await, delivered(), "{kind}");
-        assert_eq!(went_to.component_digest().as_deref(), Some("stable"));
+        assert_eq!((went_to.component_digest().as_deref(), went_to.is_canary()), (Some("stable"), false));
         stable.answers(|_| Outcome::Rejected(why()));
         assert_eq!(both.deliver(second).await, Outcome::Rejected(why()), "{kind}");
         let compared = both.compared();

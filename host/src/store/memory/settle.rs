@@ -31,7 +31,7 @@ impl Model {
     }
 
     pub fn acknowledge(&mut self, result: &Acknowledgement, now: Timestamp) -> Settled {
-        let Acknowledgement { claim, write, record } = result;
+        let Acknowledgement { claim, write, lane_works, record } = result;
         let Some(row) = self.owned(claim, now) else {
             self.record_fenced(result);
             return Settled::Fenced;
@@ -60,9 +60,7 @@ impl Model {
                 row.make_due(now);
             }
         }
-        if *write == Write::Delivered
-            && let Some(lane) = self.lanes.get_mut(&claim.destination)
-        {
+        if *lane_works && let Some(lane) = self.lanes.get_mut(&claim.destination) {
             lane.last_success_at = Some(now);
         }
         let row = self.history_row(result, record.uncertain);

@@ -93,7 +93,8 @@ impl PostgresStore {
             .bind(records().map(|record| some(&record.code)).collect::<Vec<Option<String>>>())
             .bind(records().map(|record| some(&record.message)).collect::<Vec<Option<String>>>())
             .bind(records().map(|record| record.uncertain).collect::<Vec<bool>>())
-            .bind(records().map(|record| some(&record.component_digest)).collect::<Vec<Option<String>>>());
+            .bind(records().map(|record| some(&record.component_digest)).collect::<Vec<Option<String>>>())
+            .bind(results.iter().map(|result| result.lane_works).collect::<Vec<bool>>());
         self.settle(results.len(), &destinations, query).await
     }
 

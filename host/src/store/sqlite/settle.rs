@@ -125,17 +125,17 @@ impl SqliteStore {
         answers: &[Settled],
         now: Timestamp,
     ) -> sqlx::Result<()> {
-        let lanes_with = |write: Write| -> BTreeSet<i64> {
+        let lanes_with = |tells: fn(&Acknowledgement) -> bool| -> BTreeSet<i64> {
             results
                 .iter()
                 .zip(answers)
-                .filter(|(result, answer)| result.write == write && **answer == Settled::Recorded)
+                .filter(|(result, answer)| tells(result) && **answer == Settled::Recorded)
                 .map(|(result, _)| result.claim.destination.0)
                 .collect()
         };
         for (lanes, sql) in [
-            (lanes_with(Write::Defer), &self.sql.note_deferral),
-            (lanes_with(Write::Delivered), &self.sql.note_success),
+            (lanes_with(|result| result.write == Write::Defer), &self.sql.note_deferral),
+            (lanes_with(|result| result.lane_works), &self.sql.note_success),
         ] {
             if !lanes.is_empty() {
                 query(sql.clone()).bind(json!(lanes).to_string()).bind(now.0).execute(&mut *tx).await?;
@@ -146,7 +146,7 @@ impl SqliteStore {
 }
 
 fn result_json(result: &Acknowledgement, now: Timestamp) -> Value {
-    let Acknowledgement { claim, write, record } = result;
+    let Acknowledgement { claim, write, record, .. } = result;
     let error = record.error_text();
     let (code, due, disposition, reference, error) = match write {
         Write::Delivered => (0, None, Some(record.outcome.as_str()), record.reference.clone(), None),

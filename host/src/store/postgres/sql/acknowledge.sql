@@ -4,10 +4,11 @@ with result as materialized (
     select *
     from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::smallint[], $6::bigint[], $7::text[],
                 $8::text[], $9::text[], $10::text[], $11::integer[], $12::timestamptz[], $13::timestamptz[],
-                $14::text[], $15::text[], $16::text[], $17::boolean[], $18::text[])
+                $14::text[], $15::text[], $16::text[], $17::boolean[], $18::text[],
+                $19::boolean[])
         with ordinality as r (destination_id, event_seq, token, fence, write, wait_us, disposition,
                 reference, last_error, host, attempt, started_at, ended_at,
-                outcome, code, message, uncertain, component_digest, place)
+                outcome, code, message, uncertain, component_digest, lane_works, place)
 ),
 -- Locked in one order first, so that two batches never wait for each other, and the clock is read
 -- after the wait for a lock.
@@ -45,19 +46,19 @@ settled as (
       and d.claim_token = r.token
       and d.fence = r.fence
       and d.lease_until > {now}
-    returning r.place, r.write, d.destination_id, d.tenant_id, d.partition_key
+    returning r.place, r.write, r.lane_works, d.destination_id, d.tenant_id, d.partition_key
 ),
 -- Written once after a deferral, so that ordinary deliveries don't queue for the lane's row.
 lane as (
     update {schema}outbox_destination
     set last_success_at = case
-            when exists (select from settled where write = 0 and destination_id = id) then {now}
+            when exists (select from settled where lane_works and destination_id = id) then {now}
             else last_success_at end,
         last_deferral_at = case
             when exists (select from settled where write = 3 and destination_id = id) then {now}
             else last_deferral_at end
     where id in (select destination_id from settled where write = 3)
-       or (id in (select destination_id from settled where write = 0)
+       or (id in (select destination_id from settled where lane_works)
            and last_deferral_at is not null
            and (last_success_at is null or last_success_at <= last_deferral_at))
 ),
