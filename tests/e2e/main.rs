@@ -12,6 +12,7 @@ mod host;
 mod isolation;
 mod killed;
 mod ledger;
+mod looked_at;
 mod pulled;
 mod receiver;
 mod refused;

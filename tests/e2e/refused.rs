@@ -140,10 +140,38 @@ async fn a_config_that_cannot_be_used_changes_nothing_and_is_told_with_line_and_
             is_told.then_some(status)
         };
         assert_eq!(until("readyz tells of it", told).await, 200);
+        let told = async || {
+            let seen = outhaul(&config, &["status", "--database", &scene.url()]);
+            let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+            (seen.contains("reload: ") && seen.contains(words[0])).then_some(())
+        };
+        until("status tells of it where the database is named", told).await;
+    }
+    // With the file alone it tells what it can: of the database, or where to name one.
+    replace(&config, good.replace("concurrency", "concurency").as_bytes());
+    let seen = outhaul(&config, &["status"]);
+    let text = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert_eq!(seen.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("a host that runs keeps the one it had") && text.contains("did you mean"),
+        "{text}"
+    );
+    assert!(text.contains("reload: ") && text.contains("noop "), "{text}");
+    let seen = outhaul_json(&config, &["status", "--json"]);
+    assert!(seen["config_error"].as_str().is_some_and(|error| error.contains("concurency")), "{seen}");
+    replace(&config, b"version = 1\n[outbox");
+    let seen = outhaul(&config, &["status"]);
+    let text = String::from_utf8_lossy(&seen.stderr).into_owned();
+    assert_eq!(seen.status.code(), Some(1), "{text}");
+    for part in ["outhaul.toml:2: this is not TOML (column ", "outhaul status --database URL"] {
+        assert!(text.contains(part), "no {part} in {text}");
     }
     let (_, metrics) = host.get("/metrics").await;
-    let line = "outhaul_reload_failures_total{destination=\"(config)\"} 3";
-    assert!(metrics.lines().any(|found| found == line), "no {line} in\n{metrics}");
+    let failed = |line: &str| {
+        line.strip_prefix("outhaul_reload_failures_total{destination=\"(config)\"} ")?.parse().ok()
+    };
+    let failures: Option<u32> = metrics.lines().find_map(failed);
+    assert!(failures.is_some_and(|failures| failures >= 3), "{metrics}");
     std::fs::remove_file(&config).unwrap();
     host.hang_up();
     let record = host.wait_for_record(UNUSABLE);

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use outhaul::domain::{HostFailure, Outcome};
+use outhaul::domain::{HostFailure, Outcome, Timestamp};
+use outhaul::plugin::offline::Offline;
 use outhaul::plugin::spec::PluginSpec;
-use outhaul::plugin::{Deliver, StatsSnapshot};
+use outhaul::plugin::{Deliver, Runtime, RuntimeSettings, StatsSnapshot};
 
-use crate::lane::{Lane, call, host_failure, reference, spec};
+use crate::lane::{Lane, call, host_failure, reference, settings, spec};
 
 async fn lane(misdeed: &str, change: impl FnOnce(&mut PluginSpec)) -> Lane {
     let mut spec = spec("hostile-exports");
@@ -41,6 +42,18 @@ async fn an_idle_instance_is_ticked_and_keeps_what_it_knows() {
     let outcome = lane.call("ok").await;
     assert!(reference(&outcome).starts_with("one, calls=2 ticks="), "{outcome:?}");
     assert_eq!(lane.stats().instances_created, 1);
+}
+
+#[tokio::test]
+async fn nothing_ticks_where_a_runtime_is_offline() {
+    let offline = Some(Offline::alone(Timestamp::from_secs(1)));
+    let runtime = Runtime::new(RuntimeSettings { offline, ..settings() }).unwrap();
+    let alone = runtime.load(spec("hostile-exports")).await.unwrap_or_else(|error| panic!("{error}"));
+    assert!(alone.was_configured() && alone.exports().tick);
+    // Loaded later, and ticked before this one is.
+    let lane = lane("none", |_| {}).await;
+    until(&lane, "two ticks", |stats| stats.ticks >= 2).await;
+    assert_eq!(alone.stats().ticks, 0);
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ async fn no_connection_is_made_to_an_endpoint_or_by_a_socket_whatever_is_granted
     let net = side.make(call("net.echo", &[])).await;
     assert_eq!(net.heard.unreached, [format!("net {address}")]);
     let found = format!("{:?}", net.outcome);
-    assert!(found.contains("unreachable: ") && found.contains("while events are replayed"), "{found}");
+    assert!(found.contains("unreachable: ") && found.contains("while this runs offline"), "{found}");
 
     let socket = side.make(call("sockets.echo", &[("address", &address)])).await;
     assert_eq!(socket.heard.unreached, [format!("sockets {address}")]);

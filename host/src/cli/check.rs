@@ -16,7 +16,7 @@ use crate::service::config::Config;
 pub struct CheckArgs {
     #[arg(long)]
     json: bool,
-    /// Ask no destination whether it can be reached
+    /// Connect to nothing: no destination, no registry, no database but the outbox in an SQLite file
     #[arg(long)]
     offline: bool,
 }

@@ -9,7 +9,7 @@ use super::Common;
 use crate::clock::{SharedClock, SystemClock};
 use crate::service::config::Config;
 use crate::service::identity;
-use crate::service::stores::{Stores, open_stores};
+use crate::service::stores::{Stores, open_or_create};
 
 pub struct Context {
     pub stores: Stores,
@@ -20,7 +20,11 @@ pub struct Context {
 impl Context {
     /// The database of the config, whose schema must be one this program knows.
     pub async fn open(common: &Common) -> anyhow::Result<Self> {
-        let context = Self::open_any_schema(common).await?;
+        Self::open_of(&load_config(common)?, common).await
+    }
+
+    pub async fn open_of(config: &Config, common: &Common) -> anyhow::Result<Self> {
+        let context = Self::open_any_schema(config, common, false).await?;
         let schema = context.stores.schema.status().await?;
         match schema.installed {
             None => bail!("the database has no outbox tables yet; run  outhaul migrate"),
@@ -32,10 +36,10 @@ impl Context {
         }
     }
 
-    pub async fn open_any_schema(common: &Common) -> anyhow::Result<Self> {
-        let config = load_config(common)?;
+    /// `create`: an SQLite file that is missing is made.
+    pub async fn open_any_schema(config: &Config, common: &Common, create: bool) -> anyhow::Result<Self> {
         let clock: SharedClock = Arc::new(SystemClock);
-        let stores = open_stores(&config).await?;
+        let stores = open_or_create(config, create).await?;
         Ok(Self { stores, who: common.who(), clock })
     }
 }

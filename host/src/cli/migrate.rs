@@ -5,7 +5,10 @@ use std::io::Write;
 use clap::Args;
 use serde_json::json;
 
-use super::{Context, Exit, show};
+use super::context::load_config;
+use super::{Common, Context, Exit, show};
+use crate::service::stores::{missing_file, status_of_nothing};
+use crate::store::SchemaStatus;
 
 /// Creates or upgrades the outbox's tables.
 #[derive(Args, Clone, Debug)]
@@ -17,28 +20,22 @@ pub struct MigrateArgs {
     json: bool,
 }
 
-pub async fn run(
+pub async fn run(common: &Common, args: &MigrateArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
+    let config = load_config(common)?;
+    if args.dry_run && missing_file(&config).is_some() {
+        return tell_pending(&status_of_nothing(), args.json, out);
+    }
+    migrate(&Context::open_any_schema(&config, common, !args.dry_run).await?, args, out).await
+}
+
+pub async fn migrate(
     context: &Context,
     args: &MigrateArgs,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<Exit> {
     let schema = &context.stores.schema;
     if args.dry_run {
-        let status = schema.status().await?;
-        if args.json {
-            let pending: Vec<_> =
-                status.pending.iter().map(|(name, sql)| json!({ "name": name, "sql": sql })).collect();
-            show::json(
-                out,
-                &json!({ "installed": status.installed, "newest": status.newest_known, "pending": pending }),
-            )?;
-        } else if status.pending.is_empty() {
-            writeln!(out, "-- nothing to do: the schema is at version {}", status.newest_known)?;
-        }
-        for (name, sql) in status.pending.iter().filter(|_| !args.json) {
-            writeln!(out, "-- {name}\n{}\n", sql.trim_end())?;
-        }
-        return Ok(Exit::Fine);
+        return tell_pending(&schema.status().await?, args.json, out);
     }
     let applied = schema.migrate().await?;
     if args.json {
@@ -47,6 +44,22 @@ pub async fn run(
         writeln!(out, "nothing to do: the schema is up to date")?;
     } else {
         applied.iter().try_for_each(|name| writeln!(out, "applied {name}"))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn tell_pending(status: &SchemaStatus, json: bool, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
+    let SchemaStatus { installed, newest_known: newest, pending } = status;
+    if json {
+        let pending: Vec<_> = pending.iter().map(|(name, sql)| json!({ "name": name, "sql": sql })).collect();
+        show::json(out, &json!({ "installed": installed, "newest": newest, "pending": pending }))?;
+        return Ok(Exit::Fine);
+    }
+    if pending.is_empty() {
+        writeln!(out, "-- nothing to do: the schema is at version {newest}")?;
+    }
+    for (name, sql) in pending {
+        writeln!(out, "-- {name}\n{}\n", sql.trim_end())?;
     }
     Ok(Exit::Fine)
 }

@@ -61,7 +61,7 @@ impl Desk {
             Command::Lanes(args) => lanes::run(&self.context, &args, &mut out).await?,
             Command::Events(args) => events::run(&self.context, &args, &mut out).await?,
             Command::Dead(args) => dead::run(&self.context, &args, &mut out).await?,
-            Command::Migrate(args) => migrate::run(&self.context, &args, &mut out).await?,
+            Command::Migrate(args) => migrate::migrate(&self.context, &args, &mut out).await?,
             Command::Plugin(args) => plugin::run(&cli.common, &args, &mut out).await?,
             Command::Run(_) | Command::Check(_) | Command::Config(_) => panic!("this needs a config"),
         };

@@ -49,6 +49,7 @@ pub struct LoadedPlugin {
     pool: Arc<Pool>,
     said: Said,
     ungranted: Vec<Missing>,
+    was_configured: bool,
 }
 
 /// What the component says of itself: nothing, something, or what is wrong with it.
@@ -63,11 +64,13 @@ impl LoadedPlugin {
         said: Said,
     ) -> Self {
         let ungranted = said.iter().flatten().flat_map(|said| needs::ungranted(said, spec)).collect();
+        let was_configured = first.is_some();
         let pool = Arc::new(Pool::new(parts, spec.concurrency, first));
-        if pool.parts.contract.exports().tick {
+        // A tick is for connections, which nothing has offline.
+        if pool.parts.contract.exports().tick && pool.parts.offline.is_none() {
             runtime.guests.handle().spawn(tick::run(Arc::downgrade(&pool)));
         }
-        Self { runtime, pool, said, ungranted }
+        Self { runtime, pool, said, ungranted, was_configured }
     }
 
     pub fn stats(&self) -> StatsSnapshot {
@@ -132,6 +135,12 @@ impl LoadedPlugin {
     /// The counters, for the generation that takes this one's place.
     pub(super) fn counters(&self) -> Arc<Stats> {
         self.pool.parts.stats.clone()
+    }
+
+    /// It took its settings when it was loaded. If not, its destination was unavailable, and it is asked
+    /// again at each call.
+    pub fn was_configured(&self) -> bool {
+        self.was_configured
     }
 
     /// Instances waiting for a call.

@@ -1,6 +1,6 @@
 //! Plugins that reach nothing: what they send is answered on the spot and kept, what they would
-//! connect to is not there, and time and chance are the same in every run. To compare components
-//! without an effect anywhere.
+//! connect to is not there, idle ones do not tick, and time and chance are the same in every run. To
+//! compare components, or to look at them, without an effect anywhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub struct Offline {
     pub answers: Arc<dyn Answers>,
     /// What time it is for guests, for ever.
     pub wall: Timestamp,
+    /// The host may fetch components from registries: whether plugins reach anything is another matter.
+    pub may_pull: bool,
 }
 
 /// Told of everything a plugin sends, and asked what comes back. Called on the guests' threads.
@@ -80,6 +82,11 @@ pub const BODY_KEPT_BYTES: usize = 1 << 20;
 const SEED: u64 = 1;
 
 impl Offline {
+    /// Nobody listens anywhere, and nothing is fetched.
+    pub fn alone(wall: Timestamp) -> Self {
+        Self { answers: Arc::new(Nobody), wall, may_pull: false }
+    }
+
     /// The same time and the same numbers for every instance.
     pub(super) fn configure(&self, wasi: &mut WasiCtxBuilder) {
         wasi.wall_clock(Stopped(self.wall));
@@ -87,6 +94,16 @@ impl Offline {
         wasi.insecure_random(clock::seeded(SEED));
         wasi.insecure_random_seed(u128::from(SEED));
     }
+}
+
+struct Nobody;
+
+impl Answers for Nobody {
+    fn answer(&self, _: Sent) -> Answer {
+        Answer::Refused
+    }
+
+    fn unreached(&self, _: &'static str, _: &str) {}
 }
 
 /// A clock that stands.

@@ -1,5 +1,6 @@
 //! What `outhaul check` finds: every part a host needs, looked at as the host would.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -9,7 +10,7 @@ use super::canary::Second;
 use super::config::Config;
 use super::plugins::{self, Target};
 use super::reach::unreachable_because;
-use super::stores::{Stores, open_stores};
+use super::stores::{Stores, missing_file, open_existing};
 use super::{host, mapping};
 use crate::clock::SharedClock;
 use crate::kit;
@@ -38,11 +39,13 @@ impl Finding {
 
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// `offline` leaves the destinations alone.
+/// `offline` connects to nothing: plugins are loaded and configured where they reach nothing, components
+/// in registries must have been pulled before, and only an SQLite file is looked at.
 pub async fn check(config: &Config, clock: SharedClock, offline: bool) -> Vec<Finding> {
     let mut findings = leases(config);
     findings.extend(token(config));
-    let (plugins, database) = tokio::join!(plugins(config, clock.clone(), offline), database(config));
+    let (plugins, database) =
+        tokio::join!(plugins(config, clock.clone(), offline), database(config, offline));
     findings.extend(plugins);
     findings.extend(database);
     findings
@@ -67,7 +70,11 @@ fn token(config: &Config) -> Option<Finding> {
 }
 
 async fn plugins(config: &Config, clock: SharedClock, offline: bool) -> Vec<Finding> {
-    let runtime = match plugins::runtime(&config.file, clock) {
+    let mut settings = plugins::runtime_settings(&config.file, clock);
+    if offline {
+        settings = plugins::offline(settings);
+    }
+    let runtime = match Runtime::new(settings) {
         Ok(runtime) => runtime,
         Err(error) => return vec![Finding::bad("runtime", format!("{error:#}"))],
     };
@@ -172,8 +179,14 @@ pub async fn plugin_alone(runtime: &Runtime, spec: PluginSpec, offline: bool) ->
 
 fn loaded_plugin(subject: &str, loaded: &LoadedPlugin) -> Vec<Finding> {
     let digest = loaded.component_digest();
-    let mut findings =
-        vec![Finding::good(subject, format!("it loads and takes its settings (sha256 {digest})"))];
+    let loads = match loaded.was_configured() {
+        true => format!("it loads and takes its settings (sha256 {digest})"),
+        false => format!(
+            "it loads (sha256 {digest}); its settings could not be judged, because its configure finds its \
+             destination unavailable"
+        ),
+    };
+    let mut findings = vec![Finding::good(subject, loads)];
     if let Err(problem) = loaded.description() {
         let text = format!(
             "what the plugin says of itself can't be used, so its needs are not compared with the grants: \
@@ -202,9 +215,15 @@ fn needed(subject: &str, missing: &Missing) -> Finding {
     }
 }
 
-async fn database(config: &Config) -> Vec<Finding> {
+async fn database(config: &Config, offline: bool) -> Vec<Finding> {
+    if offline && config.database_url().is_ok_and(|url| !url.starts_with("sqlite:")) {
+        return vec![Finding::good("outbox.url", "the database is not asked, because of  --offline")];
+    }
+    if let Some(file) = missing_file(config) {
+        return vec![not_made_yet(config, &file)];
+    }
     let look = async {
-        let stores = open_stores(config).await?;
+        let stores = open_existing(config).await?;
         let version = stores.store.server_version().await?;
         Ok::<_, anyhow::Error>(vec![
             Finding::good("outbox.url", format!("{version} answers")),
@@ -227,6 +246,26 @@ async fn database(config: &Config) -> Vec<Finding> {
             );
             vec![Finding::bad("outbox.url", text)]
         }
+    }
+}
+
+/// An SQLite file that is not there is no problem where `run` makes it.
+fn not_made_yet(config: &Config, file: &Path) -> Finding {
+    let (subject, shown) = ("outbox.url", file.display());
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let folder = folder.display();
+        return Finding::bad(
+            subject,
+            format!("{shown} can't be made: there is no directory {folder}; make it"),
+        );
+    }
+    match config.file.outbox.migrate {
+        true => Finding::good(subject, format!("{shown} does not exist yet; `outhaul run` will make it")),
+        false => Finding::bad(
+            subject,
+            format!("{shown} does not exist, and outbox.migrate is false; make it with  outhaul migrate"),
+        ),
     }
 }
 

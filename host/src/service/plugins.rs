@@ -10,6 +10,7 @@ pub use super::inventory::Target;
 use super::mapping::plugin_spec;
 use super::reload::fingerprint_of;
 use crate::clock::SharedClock;
+use crate::plugin::offline::Offline;
 use crate::plugin::{Deliver, Runtime, RuntimeSettings, Unloaded};
 
 pub fn runtime(file: &ConfigFile, clock: SharedClock) -> anyhow::Result<Runtime> {
@@ -27,9 +28,23 @@ pub fn runtime_settings(file: &ConfigFile, clock: SharedClock) -> RuntimeSetting
 
 /// A runtime for tools that look at one component, without a config.
 pub fn tool_runtime(clock: SharedClock) -> anyhow::Result<Runtime> {
+    Runtime::new(tool_settings(clock))
+}
+
+/// The same, where nothing outside may be asked.
+pub fn offline_tool_runtime(clock: SharedClock) -> anyhow::Result<Runtime> {
+    Runtime::new(offline(tool_settings(clock)))
+}
+
+pub fn offline(settings: RuntimeSettings) -> RuntimeSettings {
+    let alone = Offline::alone(settings.clock.wall());
+    RuntimeSettings { offline: Some(alone), ..settings }
+}
+
+fn tool_settings(clock: SharedClock) -> RuntimeSettings {
     let mut settings = RuntimeSettings::new(clock);
     settings.cache_dir = default_cache();
-    Runtime::new(settings)
+    settings
 }
 
 fn default_cache() -> Option<std::path::PathBuf> {

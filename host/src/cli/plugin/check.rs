@@ -16,7 +16,7 @@ use crate::cli::{Common, Exit};
 use crate::clock::SystemClock;
 use crate::service::check::plugin_alone;
 use crate::service::mapping::bare_spec;
-use crate::service::plugins::tool_runtime;
+use crate::service::plugins::{offline_tool_runtime, tool_runtime};
 
 /// Loads a component as the host would, and compares its settings and needs with what it is given.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +28,8 @@ pub struct CheckArgs {
     /// Use these settings, a JSON object, and grant nothing
     #[arg(long, value_name = "JSON", value_parser = settings::parse)]
     settings: Option<Map<String, Value>>,
-    /// Do not ask the plugin whether its destination can be reached
+    /// Connect to nothing: the component is loaded and configured, and can reach neither its destination
+    /// nor its databases
     #[arg(long)]
     offline: bool,
     #[arg(long)]
@@ -43,7 +44,8 @@ pub async fn run(common: &Common, args: &CheckArgs, out: &mut (dyn Write + Send)
             with_component(name, find(&config, name)?, &args.component)
         }
     };
-    let runtime = tool_runtime(Arc::new(SystemClock))?;
+    let clock = Arc::new(SystemClock);
+    let runtime = if args.offline { offline_tool_runtime(clock)? } else { tool_runtime(clock)? };
     let findings = plugin_alone(&runtime, spec, args.offline).await;
     print(&findings, args.json, out)
 }

@@ -51,7 +51,7 @@ impl Side {
         answering: &Answering,
     ) -> Result<Self, ReplayError> {
         let script = Arc::new(Script::new(answering.clone()));
-        let offline = Some(Offline { answers: script.clone(), wall: answering.wall });
+        let offline = Some(Offline { answers: script.clone(), wall: answering.wall, may_pull: true });
         let runtime = Runtime::new(RuntimeSettings { clock: clock.clone(), offline, ..settings.clone() })
             .map_err(ReplayError::Runtime)?;
         let mut spec = PluginSpec { concurrency: 1, ..spec };

@@ -101,6 +101,11 @@ async fn pull(
             return Ok(found);
         }
     }
+    if runtime.outside.offline.as_ref().is_some_and(|offline| !offline.may_pull) {
+        return Err(PullError::lasting(
+            "it is not kept on this machine, and nothing is pulled offline".to_owned(),
+        ));
+    }
     let ends_at = runtime.clock.since_boot() + PULL_BUDGET;
     let dialer = Dialer {
         // A component is fetched by the host: whether its plugin may reach anything is another matter.

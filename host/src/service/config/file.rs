@@ -41,6 +41,23 @@ pub struct ConfigFile {
     pub sql: BTreeMap<String, SqlDatabase>,
 }
 
+impl ConfigFile {
+    /// A database, and nothing that uses it.
+    pub fn of(outbox: Outbox) -> Self {
+        Self {
+            version: super::read::VERSION,
+            outbox,
+            relay: RelayDefaults::default(),
+            server: Server::default(),
+            runtime: Runtime::default(),
+            intake: None,
+            registry: BTreeMap::new(),
+            destination: BTreeMap::new(),
+            sql: BTreeMap::new(),
+        }
+    }
+}
+
 /// The database that holds the outbox.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -72,6 +89,20 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// With the defaults.
+    pub fn of(url: UrlRef) -> Self {
+        Self {
+            url,
+            schema: None,
+            migrate: yes(),
+            pool: Self::default_pool(),
+            timeout: Self::default_timeout(),
+            poll: Self::default_poll(),
+            pooler: false,
+            wake: Wake::default(),
+        }
+    }
+
     fn default_pool() -> u32 {
         10
     }

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
+use super::wording::plain;
+
 /// One thing wrong with the config: where, what and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -69,16 +71,16 @@ impl<'t> Located<'t> {
 
     /// Reports what serde says of a value, under the most precise key that holds its place.
     pub fn refuse_value(&mut self, path: &[&str], error: &toml::de::Error) {
-        let text = plain(error.message());
         match error.span() {
             Some(span) => {
                 let key = key_at(&self.tree, &span).unwrap_or_else(|| path.join("."));
+                let text = plain(error.message(), &key);
                 // A table that lost an unknown key often misses one too; one message is enough.
                 if !self.problems.iter().any(|known| is_below(&known.key, &key)) {
                     self.refuse_at(span.start, key, text);
                 }
             }
-            None => self.refuse(path, text),
+            None => self.refuse(path, plain(error.message(), &path.join("."))),
         }
     }
 }
@@ -87,16 +89,14 @@ fn is_below(key: &str, table: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// serde's wording, with the fix.
-fn plain(message: &str) -> String {
-    match message.strip_prefix("missing field ") {
-        Some(field) => format!("the key {field} is missing; add it"),
-        None => message.to_owned(),
-    }
-}
-
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// In characters, from 1.
+pub fn column_of(text: &str, offset: usize) -> usize {
+    let before = &text[..text.floor_char_boundary(offset)];
+    before.chars().rev().take_while(|char| *char != '\n').count() + 1
 }
 
 fn span_of(tree: &DeTable<'_>, path: &[&str]) -> Option<Range<usize>> {

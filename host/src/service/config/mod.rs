@@ -19,6 +19,7 @@ mod tests;
 pub mod units;
 mod unknown;
 mod validate;
+mod wording;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -57,24 +58,44 @@ impl Config {
             let text = format!("the config can't be read: {error}; name the file with --config");
             Problems { file: name.clone(), problems: vec![Problem { line: 0, key: String::new(), text }] }
         })?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-        let file = read_text(&text, &folder).map_err(|problems| Problems { file: name, problems })?;
+        let file =
+            read_text(&text, &folder_of(path)).map_err(|problems| Problems { file: name, problems })?;
         Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Nothing but the `[outbox]` of a file that can't be used otherwise, to look at its database. None if
+    /// that can't be read either.
+    pub fn outbox_alone(path: &Path) -> Option<Self> {
+        let text = read_bounded(path).ok()?;
+        let mut outbox = read::outbox_alone(&text)?;
+        if let UrlRef::Secret(secret) = &mut outbox.url {
+            secret.resolve(&folder_of(path));
+        }
+        Some(Self { path: path.to_owned(), file: ConfigFile::of(outbox) })
+    }
+
+    /// No file at all: a database by its URL, whose path starts at the working directory.
+    pub fn of_database(url: &str, schema: Option<String>) -> Self {
+        let outbox = file::Outbox { schema, ..file::Outbox::of(UrlRef::Text(url.to_owned())) };
+        Self { path: PathBuf::from("outhaul.toml"), file: ConfigFile::of(outbox) }
     }
 
     /// The database's URL, read from its secret if it is one, with SQLite's path resolved.
     pub fn database_url(&self) -> Result<String, String> {
         let url = self.file.outbox.url.read().map_err(|why| format!("outbox.url: {why}"))?;
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         validate::check_url(&url).map_err(|why| format!("outbox.url: {why}"))?;
-        Ok(resolve_sqlite(&url, &folder))
+        Ok(resolve_sqlite(&url, &folder_of(&self.path)))
     }
 
     pub fn routes_digest(&self) -> String {
         digest::of_routes(&self.file)
     }
+}
+
+/// Where the relative paths of a config file start.
+fn folder_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 /// Reads and checks a config text whose relative paths start at `folder`.

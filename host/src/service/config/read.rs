@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::file::ConfigFile;
-use super::locate::{Located, Problem, line_of};
+use super::file::{ConfigFile, Outbox};
+use super::locate::{Located, Problem, column_of, line_of};
 use super::unknown::take_unknown_keys;
 
 pub const VERSION: u32 = 1;
@@ -22,11 +22,20 @@ pub fn parse(text: &str) -> Result<Located<'_>, Problem> {
     match DeTable::parse(text) {
         Ok(tree) => Ok(Located::new(text, tree.into_inner())),
         Err(error) => {
-            let line = error.span().map_or(0, |span| line_of(text, span.start));
-            let text = format!("this is not TOML: {}", error.message());
+            let at = error.span().map(|span| span.start);
+            let line = at.map_or(0, |at| line_of(text, at));
+            let column = at.map(|at| format!(" (column {})", column_of(text, at))).unwrap_or_default();
+            let text = format!("this is not TOML{column}: {}", error.message());
             Err(Problem { line, key: String::new(), text })
         }
     }
+}
+
+/// The section of the database, whatever is wrong with the others.
+pub fn outbox_alone(text: &str) -> Option<Outbox> {
+    let mut located = parse(text).ok()?;
+    take_unknown_keys(&mut located.tree, &json_schema());
+    required(&mut located, "outbox")
 }
 
 /// Reads each section on its own, so that one wrong value does not hide the others. None if a

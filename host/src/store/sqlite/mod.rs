@@ -10,6 +10,7 @@ mod claim;
 mod errors;
 mod lanes;
 mod lists;
+mod open;
 mod operate;
 mod recorded;
 mod register;
@@ -22,20 +23,20 @@ mod wake;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::str::FromStr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
-use sqlx::{ConnectOptions, Row, Sqlite, Transaction, query};
+use sqlx::sqlite::SqlitePool;
+use sqlx::{Row, Sqlite, Transaction, query};
 use tokio::sync::watch;
 
 use super::*;
-use errors::{Failure, Work, explain, result_code};
+use errors::{Work, explain};
+pub use open::missing_file;
+use open::{Pools, file_of};
+pub use schema::status_of_nothing;
 use statements::Statements;
 use sweep::Cursors;
 use wake::Seen;
@@ -48,13 +49,16 @@ pub struct SqliteOptions {
     pub timeout: Duration,
     /// Connections that only read.
     pub readers: u32,
+    /// Make the file if it is missing, and write to it. Else it must be there, and may be one that
+    /// can only be read.
+    pub create: bool,
     /// An SQL expression in place of the clock, for tests that say what time it is.
     pub now_sql: Option<String>,
 }
 
 impl SqliteOptions {
     pub fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), timeout: Duration::from_secs(5), readers: 3, now_sql: None }
+        Self { url: url.to_owned(), timeout: Duration::from_secs(5), readers: 3, create: true, now_sql: None }
     }
 }
 
@@ -70,23 +74,10 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, creating it if it is missing. The tables come with [`Schema::migrate`].
+    /// Opens the file. The tables come with [`Schema::migrate`].
     pub async fn connect(options: &SqliteOptions) -> StoreResult<Self> {
         let path = file_of(&options.url)?;
-        let file = SqliteConnectOptions::from_str("sqlite::memory:")
-            .map_err(|error| StoreError::Fault(error.to_string()))?
-            .in_memory(false)
-            .shared_cache(false)
-            .filename(&path)
-            .create_if_missing(true)
-            .busy_timeout(options.timeout)
-            .statement_cache_capacity(256)
-            .disable_statement_logging();
-        let writing = file.clone().journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-        let writer = open(&path, pool(1, options.timeout), writing, options.timeout).await?;
-        let reading = file.pragma("query_only", "on");
-        let readers =
-            open(&path, pool(options.readers.max(1), options.timeout), reading, options.timeout).await?;
+        let Pools { writer, readers } = open::pools(&path, options).await?;
         let store = Self {
             path,
             writer,
@@ -133,58 +124,6 @@ impl SqliteStore {
     fn announce(&self) {
         self.commits.send_modify(|count| *count += 1);
     }
-}
-
-fn pool(connections: u32, timeout: Duration) -> SqlitePoolOptions {
-    SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(timeout * 2)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-}
-
-/// Two processes that create one file at the same moment both switch it to WAL, which does not wait
-/// for the other by itself.
-async fn open(
-    path: &str,
-    pool: SqlitePoolOptions,
-    options: SqliteConnectOptions,
-    timeout: Duration,
-) -> StoreResult<SqlitePool> {
-    const PAUSE: Duration = Duration::from_millis(10);
-    let mut pauses_left = timeout.as_millis() / PAUSE.as_millis();
-    loop {
-        match pool.clone().connect_with(options.clone()).await {
-            Ok(pool) => return Ok(pool),
-            Err(error) if result_code(&error) == Some(5) && pauses_left > 0 => {
-                pauses_left -= 1;
-                tokio::time::sleep(PAUSE).await;
-            }
-            Err(error) => return Err(explain(path, Failure::Sql(error))),
-        }
-    }
-}
-
-/// The file of a `sqlite:` address.
-fn file_of(url: &str) -> StoreResult<String> {
-    let refused = |why: &str| {
-        Err(StoreError::Refused(format!("outbox.url {url:?}: {why}; write  url = \"sqlite:outhaul.db\"")))
-    };
-    let Some(rest) = url.strip_prefix("sqlite:") else {
-        return refused("it does not begin with sqlite:");
-    };
-    let path = rest.strip_prefix("//").unwrap_or(rest);
-    if path.is_empty() {
-        return refused("it names no file");
-    }
-    if path == ":memory:" || path.contains("mode=memory") {
-        return refused("a database in memory can't be shared with the application that inserts events");
-    }
-    if path.contains('?') {
-        return refused("options after ? are not taken, the host sets what it needs");
-    }
-    Ok(path.to_owned())
 }
 
 #[async_trait]
@@ -279,25 +218,5 @@ impl Store for SqliteStore {
     {
         let commits = self.commits.subscribe();
         Box::pin(self.woken(commits))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_names_a_file_and_nothing_that_cannot_be_shared() {
-        for (url, path) in [
-            ("sqlite:outhaul.db", "outhaul.db"),
-            ("sqlite://data/outhaul.db", "data/outhaul.db"),
-            ("sqlite:///srv/outhaul.db", "/srv/outhaul.db"),
-        ] {
-            assert_eq!(file_of(url).expect("an address"), path);
-        }
-        for url in ["sqlite::memory:", "sqlite://:memory:", "sqlite:", "x.db", "sqlite:a.db?mode=ro"] {
-            let refusal = file_of(url).expect_err(url).to_string();
-            assert!(refusal.contains("sqlite:outhaul.db"), "{refusal}");
-        }
     }
 }

@@ -79,18 +79,23 @@ impl SqliteStore {
     }
 }
 
+/// Of a file that is not there yet.
+pub fn status_of_nothing() -> SchemaStatus {
+    SchemaStatus { installed: None, newest_known: NEWEST, pending: pending(None) }
+}
+
+fn pending(installed: Option<i64>) -> Vec<(String, String)> {
+    let pending = MIGRATIONS.into_iter().filter(|(version, ..)| Some(*version) > installed);
+    pending.map(|(_, name, sql)| (name.to_owned(), sql.to_owned())).collect()
+}
+
 #[async_trait]
 impl Schema for SqliteStore {
     async fn status(&self) -> StoreResult<SchemaStatus> {
         self.limited(async {
             let installed = installed(&mut *self.readers.acquire().await?).await?;
             refuse_newer(&self.path, installed)?;
-            let pending = MIGRATIONS
-                .into_iter()
-                .filter(|(version, ..)| Some(*version) > installed)
-                .map(|(_, name, sql)| (name.to_owned(), sql.to_owned()))
-                .collect();
-            Ok(SchemaStatus { installed, newest_known: NEWEST, pending })
+            Ok(SchemaStatus { installed, newest_known: NEWEST, pending: pending(installed) })
         })
         .await
     }

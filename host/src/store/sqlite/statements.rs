@@ -8,13 +8,20 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 /// microseconds.
 const MACHINE_CLOCK: &str = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000";
 
-/// The predicates of the two due indexes, to the letter: SQLite uses a partial index only for a
-/// query that says the same.
-const ORDINARY: &str = "d.lost + (d.claim_token IS NOT NULL) < 2";
-const SUSPECT: &str = "d.lost + (d.claim_token IS NOT NULL) >= 2";
+/// One of the two due indexes.
+#[derive(Clone, Copy, Default)]
+struct Due {
+    /// Its predicate, to the letter: SQLite uses a partial index only for a query that says the same.
+    which: &'static str,
+    index: &'static str,
+}
+
+const ORDINARY: Due = Due { which: "d.lost + (d.claim_token IS NOT NULL) < 2", index: "outbox_delivery_due" };
+const SUSPECT: Due =
+    Due { which: "d.lost + (d.claim_token IS NOT NULL) >= 2", index: "outbox_delivery_due_suspect" };
 
 macro_rules! statements {
-    ($($name:ident = $file:ident $(which $which:ident)?;)*) => {
+    ($($name:ident = $file:ident $(by $due:ident)?;)*) => {
         pub(super) struct Statements {
             $(pub $name: SqlStr,)*
         }
@@ -27,7 +34,7 @@ macro_rules! statements {
                     $($name: load(
                         include_str!(concat!("sql/", stringify!($file), ".sql")),
                         &now,
-                        [$($which)?].first().copied().unwrap_or_default(),
+                        [$($due)?].first().copied().unwrap_or_default(),
                     ),)*
                 }
             }
@@ -40,15 +47,12 @@ macro_rules! statements {
     };
 }
 
-fn load(file: &str, now: &str, which: &'static str) -> SqlStr {
+fn load(file: &str, now: &str, due: Due) -> SqlStr {
     let text = file
         .replace("{delivery_columns}", include_str!("sql/part_delivery_columns.sql").trim_end())
         .replace("{now}", now)
-        .replace("{which}", which)
-        .replace(
-            "{index}",
-            if which == SUSPECT { "outbox_delivery_due_suspect" } else { "outbox_delivery_due" },
-        );
+        .replace("{which}", due.which)
+        .replace("{index}", due.index);
     // Safe: nothing but our own files and the clock is in it.
     AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
 }
@@ -62,8 +66,8 @@ statements! {
     cancel = cancel;
     claim = claim;
     claim_lane = claim_lane;
-    claim_ordinary = claim_candidates which ORDINARY;
-    claim_suspect = claim_candidates which SUSPECT;
+    claim_ordinary = claim_candidates by ORDINARY;
+    claim_suspect = claim_candidates by SUSPECT;
     clear_routes = clear_routes;
     configure_lane = configure_lane;
     count_rejections = count_rejections;

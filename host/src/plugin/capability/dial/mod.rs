@@ -101,7 +101,7 @@ impl fmt::Display for DialError {
             Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
             Self::HandshakeTimeout => write!(f, "the TLS handshake did not end in time"),
             Self::HandshakeBroken => write!(f, "the connection was closed during the TLS handshake"),
-            Self::Offline => write!(f, "nothing is connected to while events are replayed"),
+            Self::Offline => write!(f, "nothing is connected to while this runs offline"),
         }
     }
 }
