@@ -172,7 +172,40 @@ async fn events_of_a_file(scene: Scene) {
     let broken = replay(&config, &guest("hostile"), &more);
     assert_eq!(broken.status.code(), Some(1));
     assert!(text(&broken).contains("line 2"), "{}", text(&broken));
+    // What a program reads is whole, whatever came between.
+    let (code, report) = replay_json(&config, &guest("hostile"), &more);
+    assert_eq!(
+        (code, &report["events"], &report["differences"][0]["event_id"]),
+        (Some(1), &1.into(), &"a".into())
+    );
+    assert!(report["error"].as_str().is_some_and(|error| error.contains("line 2")), "{report}");
     assert!(!scene.path().join("outbox.db").exists());
+}
+
+#[test]
+fn a_replay_that_saw_nothing_of_what_is_done_with_events_proves_nothing() {
+    run(unreached(Scene::sqlite()));
+}
+
+async fn unreached(scene: Scene) {
+    let ledger = guest("stock-ledger");
+    let config = scene.write_config(&format!(
+        "[destination.hook]\ncomponent = \"{}\"\ntopics = [\"*\"]\nsql = [\"shop\"]\n\
+         settings = {{ database = \"shop\" }}\n[sql.shop]\nurl = \"sqlite:{}\"\n",
+        ledger.display(),
+        scene.path().join("shop.db").display()
+    ));
+    let events = scene.path().join("events.jsonl");
+    std::fs::write(&events, "{\"sku\":\"A\",\"quantity\":1}\n{\"sku\":\"B\",\"quantity\":2}\n").unwrap();
+    let more = ["--events", events.to_str().unwrap(), "--topic", "shipment.requested"];
+    let output = replay(&config, &ledger, &more);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    for part in ["2 events: 2 the same", "every event asked for what is not there in a replay"] {
+        assert!(text(&output).contains(part), "no {part} in {}", text(&output));
+    }
+    let (code, report) = replay_json(&config, &ledger, &more);
+    assert_eq!((code, &report["events_unreached"]), (Some(1), &2.into()), "{report}");
+    assert!(!scene.path().join("shop.db").exists());
 }
 
 #[test]

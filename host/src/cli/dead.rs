@@ -36,7 +36,7 @@ pub struct Which {
     #[arg(long, conflicts_with_all = ["event_id", "tenant", "destination"])]
     all: bool,
     /// The most that are touched
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     #[arg(long)]
     json: bool,

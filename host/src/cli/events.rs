@@ -43,7 +43,8 @@ pub struct Filter {
     /// Only what follows this event, or this delivery: the next page
     #[arg(long, value_name = "SEQUENCE[/DESTINATION]", value_parser = parse_page_end)]
     pub after: Option<PageEnd>,
-    #[arg(long, default_value_t = 50)]
+    /// The most deliveries
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     #[arg(long)]
     pub json: bool,

@@ -153,7 +153,7 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
             shown,
             capped(lane.pending),
             lane.leased.to_string(),
-            delivered_per_minute.map(|rate| rate.to_string()).unwrap_or_default(),
+            delivered_per_minute.map_or_else(|| "–".to_owned(), |rate| rate.to_string()),
             capped(lane.dead),
             oldest,
             components.into_iter().collect::<Vec<_>>().join(", "),
@@ -168,7 +168,7 @@ pub fn lane_table(lanes: &[LaneReport], hosts: &[HostReport]) -> Table {
 pub struct LaneWithRate<'a> {
     #[serde(flatten)]
     lane: &'a LaneReport,
-    /// None if no host has it.
+    /// None if no host has it, or none has told yet.
     delivered_per_minute: Option<u64>,
 }
 

@@ -35,6 +35,11 @@ impl Fields {
         Ok(())
     }
 
+    /// The events have IDs of their own.
+    pub fn has_ids(&self) -> bool {
+        self.id_field.is_some()
+    }
+
     pub fn read(&self, line: Vec<u8>) -> anyhow::Result<Line> {
         let payload = line.strip_suffix(b"\r").map(<[u8]>::to_vec).unwrap_or(line);
         let parsed: Value =

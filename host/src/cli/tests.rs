@@ -57,7 +57,7 @@ impl Desk {
         let mut out = Vec::new();
         let exit = match cli.command {
             Command::Emit(args) => emit::run(&self.context, &args, &mut out).await?,
-            Command::Status(args) => status::run(&self.context, &args, &mut out).await?,
+            Command::Status(args) => status::show_all(&self.context, None, &args, &mut out).await?,
             Command::Lanes(args) => lanes::run(&self.context, &args, &mut out).await?,
             Command::Events(args) => events::run(&self.context, &args, &mut out).await?,
             Command::Dead(args) => dead::run(&self.context, &args, &mut out).await?,
@@ -217,12 +217,33 @@ async fn emit_lines_takes_ids_from_the_payloads_so_that_a_repeat_inserts_nothing
 }
 
 #[tokio::test]
-async fn emit_lines_names_the_bad_line_and_keeps_what_came_before_it() {
+async fn emit_lines_names_each_bad_line_and_emits_all_others() {
     let desk = Desk::new().await;
-    let lines = file("{\"id\":\"a\"}\n\n{\"id\":\"b\"}\nnot json\n{\"id\":\"c\"}\n");
-    let error = desk.error(&["emit", "order.x", path(&lines), "--lines", "--id-field", "id"]).await;
-    assert!(error.contains("line 4 (2 events emitted before it)"), "{error}");
-    assert_eq!(desk.statuses().await.into_keys().collect::<Vec<_>>(), ["a", "b"]);
+    let long = "x".repeat(256);
+    let text = format!(
+        "{{\"id\":\"a\"}}\n\n{{\"id\":\"{long}\"}}\nnot json\n{{\"id\":\"b\"}}\n{{\"id\":\"\"}}\n{{\"id\":\"c\"}}\n"
+    );
+    let lines = file(&text);
+    let emit = ["emit", "order.x", path(&lines), "--lines", "--id-field", "id"];
+    let answer = desk.run(&emit).await;
+    assert_eq!(answer.exit, Exit::Problem);
+    for part in [
+        "line 3: event_id has 256 bytes; it has at most 255",
+        "line 4: the line is not JSON",
+        "line 6: event_id is empty",
+        "3 events emitted; 3 lines were not emitted; mend them and emit the whole again",
+    ] {
+        assert!(answer.text.contains(part), "no {part} in {}", answer.text);
+    }
+    assert_eq!(desk.statuses().await.into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+
+    let answer = desk.run(&[&emit[..], &["--json"]].concat()).await;
+    let told = answer.json();
+    assert_eq!((answer.exit, &told["existed"], &told["refused"]), (Exit::Problem, &3.into(), &3.into()));
+    assert_eq!(told["wrong_lines"][1]["line"], 4, "{told}");
+    // Emitted once more, what has no ID of its own would come twice.
+    let answer = desk.run(&["emit", "order.x", path(&lines), "--lines"]).await;
+    assert!(answer.text.contains("1 line was not emitted; mend them and emit them alone"), "{}", answer.text);
 }
 
 #[tokio::test]
@@ -341,6 +362,8 @@ async fn status_shows_lanes_backlog_and_hosts() {
         .unwrap();
     let status = desk.run(&["status"]).await.text;
     assert!(status.contains("fails on 1 host"), "{status}");
+    let row = status.lines().find(|line| line.starts_with("hook ")).unwrap();
+    assert!(row.contains(" – "), "no host has told a rate yet: {status}");
     assert!(status.contains("problem: hook on host-1: no file"), "{status}");
     let loaded = LoadedNote {
         destination: "hook".into(),
@@ -381,6 +404,21 @@ async fn status_shows_lanes_backlog_and_hosts() {
     assert_eq!((&lanes[0]["destination"], &lanes[0]["delivered_per_minute"]), (&"hook".into(), &40.into()));
     let status = desk.run(&["status", "--json"]).await.json();
     assert_eq!((&status["lanes"][0]["pending"], &status["hosts"][0]["host"]), (&1.into(), &"host-1".into()));
+}
+
+#[tokio::test]
+async fn a_list_or_an_act_of_nothing_is_refused_with_the_range() {
+    let desk = Desk::new().await;
+    for command in [
+        &["events", "list"][..],
+        &["dead", "list"],
+        &["dead", "redrive", "--all"],
+        &["dead", "discard", "--all"],
+        &["plugin", "replay", "x.wasm", "--destination", "hook"],
+    ] {
+        let error = desk.error(&[command, &["--limit", "0"]].concat()).await;
+        assert!(error.contains("0 is not in 1.."), "{command:?}: {error}");
+    }
 }
 
 #[tokio::test]

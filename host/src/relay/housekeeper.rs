@@ -70,9 +70,10 @@ fn notes(ctx: &Context) -> HostNotes {
         .filter_map(|lane| lane.problem().map(|problem| LaneProblem { destination: lane.name(), problem }));
     let told = ctx.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let now = ctx.clock.since_boot();
-    let rates = lanes
-        .iter()
-        .map(|lane| LaneRate { destination: lane.name(), delivered_per_minute: lane.rate.per_minute(now) });
+    let rates = lanes.iter().filter_map(|lane| {
+        let delivered_per_minute = lane.rate.per_minute(now)?;
+        Some(LaneRate { destination: lane.name(), delivered_per_minute })
+    });
     HostNotes { problems: problems.collect(), rates: rates.collect(), ..told }
 }
 

@@ -23,10 +23,11 @@ impl Rate {
     }
 
     /// What was delivered in the minute before `now` (since boot), longer by at most the time between
-    /// two looks. To be asked regularly.
-    pub fn per_minute(&self, now: Duration) -> u64 {
+    /// two looks. To be asked regularly. None at the first look, before which nothing is known.
+    pub fn per_minute(&self, now: Duration) -> Option<u64> {
         let delivered = self.delivered.load(Relaxed);
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = marks.is_empty();
         let is_old =
             |mark: Option<&(Duration, u64)>| mark.is_some_and(|(at, _)| now.saturating_sub(*at) >= WINDOW);
         while is_old(marks.get(1)) {
@@ -37,7 +38,7 @@ impl Rate {
         if marks.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= MARK_EVERY) {
             marks.push_back((now, delivered));
         }
-        delivered - before
+        (!is_first).then_some(delivered - before)
     }
 }
 
@@ -52,9 +53,10 @@ mod tests {
     #[test]
     fn what_was_delivered_counts_for_a_minute() {
         let rate = Rate::default();
-        let at = |secs| rate.per_minute(Duration::from_secs(secs));
+        assert_eq!(rate.per_minute(Duration::from_secs(999)), None, "nothing was seen before");
+        let at = |secs| rate.per_minute(Duration::from_secs(secs)).unwrap();
         deliver(&rate, 7);
-        assert_eq!(at(1_000), 7, "before the first look");
+        assert_eq!(at(1_000), 7);
         deliver(&rate, 3);
         assert_eq!(at(1_005), 10);
         assert_eq!(at(1_059), 10);
@@ -71,6 +73,7 @@ mod tests {
             deliver(&rate, 5);
             let found = rate.per_minute(Duration::from_millis(1_000_000 + tenth * 100));
             if tenth > 700 {
+                let found = found.unwrap();
                 assert!((3_000..=3_050).contains(&found), "{found} at {tenth}");
             }
         }

@@ -1,5 +1,7 @@
 //! `outhaul emit`: insert events as any producer would.
 
+mod many;
+
 use std::io::{BufRead, Read, Write};
 use std::path::PathBuf;
 
@@ -7,9 +9,9 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 
-use super::lines::{Fields, Line};
+use super::lines::Fields;
 use super::time::When;
-use super::{Context, Exit, Misuse, progress, show};
+use super::{Context, Exit, Misuse, show};
 use crate::domain::Timestamp;
 use crate::domain::topic::check_topic;
 use crate::store::{Emitted, NewEvent};
@@ -50,9 +52,6 @@ pub struct EmitArgs {
     json: bool,
 }
 
-/// Events of one transaction: large enough to be quick, small enough not to block writers.
-const EVENTS_PER_TRANSACTION: usize = 500;
-
 fn parse_header(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -68,7 +67,7 @@ pub async fn run(context: &Context, args: &EmitArgs, out: &mut (dyn Write + Send
     let now = context.stores.store.now().await?;
     match args.lines {
         false => one(context, args, now, out).await,
-        true => lines(context, args, now, out).await,
+        true => many::lines(context, args, now, out).await,
     }
 }
 
@@ -119,93 +118,6 @@ async fn one(
     Ok(Exit::Fine)
 }
 
-async fn lines(
-    context: &Context,
-    args: &EmitArgs,
-    now: Timestamp,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<Exit> {
-    let bar = progress::bar(count_lines(args), "emitting");
-    let mut tally = Tally::default();
-    let mut batch = Vec::new();
-    let mut number = 0;
-    for line in open(args)?.split(b'\n') {
-        number += 1;
-        let line = line.with_context(|| format!("{} can't be read at line {number}", source(args)))?;
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let event = event_of_line(context, args, now, line).with_context(|| {
-            format!("{} line {number} ({} before it)", source(args), tally.words_with(&batch))
-        });
-        match event {
-            Ok(event) => batch.push(event),
-            Err(error) => {
-                // What came before is good, and would otherwise have to be sent again.
-                tally.emit(context, &mut batch).await?;
-                return Err(error);
-            }
-        }
-        if batch.len() == EVENTS_PER_TRANSACTION {
-            tally.emit(context, &mut batch).await?;
-            bar.set_position(number);
-        }
-    }
-    tally.emit(context, &mut batch).await?;
-    bar.finish_and_clear();
-    if args.json {
-        show::json(out, &json!({ "inserted": tally.inserted, "existed": tally.existed }))?;
-    } else {
-        writeln!(out, "{}", tally.words_with(&[]))?;
-    }
-    Ok(Exit::Fine)
-}
-
-#[derive(Default)]
-struct Tally {
-    inserted: u64,
-    existed: u64,
-}
-
-impl Tally {
-    async fn emit(&mut self, context: &Context, batch: &mut Vec<NewEvent>) -> anyhow::Result<()> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let emitted = context
-            .stores
-            .operate
-            .emit(batch)
-            .await
-            .with_context(|| format!("{} before this error", self.words_with(&[])))?;
-        let inserted = emitted.iter().filter(|one| matches!(one, Emitted::Inserted(_))).count() as u64;
-        self.inserted += inserted;
-        self.existed += emitted.len() as u64 - inserted;
-        batch.clear();
-        Ok(())
-    }
-
-    /// The count once `waiting` is emitted too.
-    fn words_with(&self, waiting: &[NewEvent]) -> String {
-        let emitted = show::count(self.inserted + waiting.len() as u64, "event emitted", "events emitted");
-        match self.existed {
-            0 => emitted,
-            existed => format!("{emitted}, {existed} existed already"),
-        }
-    }
-}
-
-fn event_of_line(
-    context: &Context,
-    args: &EmitArgs,
-    now: Timestamp,
-    line: Vec<u8>,
-) -> anyhow::Result<NewEvent> {
-    let Line { payload, id, key } = args.fields.read(line)?;
-    let template = template(context, args, now);
-    Ok(NewEvent { id: id.unwrap_or(template.id), key, payload, ..template })
-}
-
 fn template(context: &Context, args: &EmitArgs, now: Timestamp) -> NewEvent {
     NewEvent {
         tenant: args.tenant.clone(),
@@ -240,14 +152,4 @@ fn open(args: &EmitArgs) -> anyhow::Result<Box<dyn BufRead + Send>> {
         }
         None => Ok(Box::new(std::io::BufReader::new(std::io::stdin()))),
     }
-}
-
-/// For the bar's length; standard input has none, nor has what can be read only once.
-fn count_lines(args: &EmitArgs) -> Option<u64> {
-    let path = path(args)?;
-    if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return None;
-    }
-    let file = std::io::BufReader::new(std::fs::File::open(path).ok()?);
-    Some(file.split(b'\n').count() as u64)
 }

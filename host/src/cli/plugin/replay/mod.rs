@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -85,15 +86,33 @@ pub async fn run(common: &Common, args: &ReplayArgs, out: &mut (dyn Write + Send
         .with_context(|| format!("{} can't be loaded", args.component.display()))?;
 
     let mut source = Source::open(common, args, topics, clock.wall()).await?;
+    let mut report = Report::begin(out, args.json, &current, &candidate)?;
+    let budget = destination.limits.call.0;
+    match compare(args, [&current, &candidate], budget, &mut source, &mut report).await {
+        Ok(()) => report.end(&source.nothing()),
+        Err(error) => {
+            report.break_off(&error)?;
+            Err(error)
+        }
+    }
+}
+
+/// Every event of the source by both, until there is no more or one can't be had.
+async fn compare(
+    args: &ReplayArgs,
+    [current, candidate]: [&Side; 2],
+    budget: Duration,
+    source: &mut Source,
+    report: &mut Report<'_>,
+) -> anyhow::Result<()> {
     let ignored: BTreeSet<_> = args.ignore_header.iter().map(|name| name.to_ascii_lowercase()).collect();
     let bar = progress::bar(Some(args.limit), "replaying");
-    let mut report = Report::begin(out, args.json, &current, &candidate)?;
     let mut left = args.limit;
     while left > 0
         && let Some(recorded) = source.next().await?
     {
         left -= 1;
-        let call = call(&recorded, destination.limits.call.0);
+        let call = call(&recorded, budget);
         let old = current.make(call.clone()).await;
         let new = candidate.make(call).await;
         let found = differences(&old, &new, &ignored);
@@ -101,10 +120,10 @@ pub async fn run(common: &Common, args: &ReplayArgs, out: &mut (dyn Write + Send
         bar.inc(1);
     }
     bar.finish_and_clear();
-    report.end(&source.nothing())
+    Ok(())
 }
 
-fn call(recorded: &Recorded, budget: std::time::Duration) -> Call {
+fn call(recorded: &Recorded, budget: Duration) -> Call {
     let Recorded { event, payload, .. } = recorded;
     Call {
         dedup_id: dedup_id(&event.tenant, &event.id),
