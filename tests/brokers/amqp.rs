@@ -11,7 +11,7 @@ use crate::databases::until;
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::proxy::TlsProxy;
 use crate::rabbit::Rabbit;
-use crate::server::free_port;
+use crate::server::{Server, free_port};
 
 /// With a queue `orders` of all that begins with `order.`.
 fn with_queue(config: &'static str, arguments: &str) -> Rabbit {
@@ -69,9 +69,7 @@ async fn a_server_killed_in_the_middle_loses_nothing_and_only_uncertain_events_a
     let mut rabbit = with_queue("", "{}");
     let running = bus(&rabbit, "").start().await;
     let events = numbered(budget());
-    running.emit(&events).await;
-    running.until_delivered(events.len() / 4).await;
-    rabbit.kill();
+    running.end_in_the_middle(&mut rabbit, &events, Server::kill).await;
     running.until_lane_is(LaneState::Paused).await;
     rabbit.restart();
     running.until_delivered(events.len()).await;

@@ -10,6 +10,7 @@ use outhaul_tests::guests::guest;
 use crate::databases::{Scene, deliveries, until};
 use crate::events::emit;
 use crate::host::Host;
+use crate::server::Server;
 
 /// What a config says of the destination.
 pub struct Bus {
@@ -78,6 +79,27 @@ impl Running {
         emit(&self.stores, events).await;
     }
 
+    /// Emits all, and ends the server when some are delivered and others under way, however quick it is: it
+    /// stands still when the second half comes.
+    pub async fn end_in_the_middle(
+        &self,
+        server: &mut Server,
+        events: &[NewEvent],
+        end: impl FnOnce(&mut Server),
+    ) {
+        let (first, second) = events.split_at(events.len() / 2);
+        self.emit(first).await;
+        self.until_delivered(events.len() / 4).await;
+        server.pause();
+        self.emit(second).await;
+        until("some are under way", async || {
+            let lane = self.stores.operate.lane_reports().await.expect("the database answers").remove(0);
+            (lane.leased > 0).then_some(())
+        })
+        .await;
+        end(server);
+    }
+
     /// So many are delivered. Looks seldom and at little, so as not to slow down what it waits for.
     pub async fn until_delivered(&self, count: usize) {
         let filter = DeliveryFilter {
@@ -108,6 +130,11 @@ impl Running {
 
     pub async fn rows(&self) -> Vec<DeliveryRow> {
         deliveries(&self.stores).await
+    }
+
+    /// The delivery of this event.
+    pub async fn row(&self, id: &str) -> DeliveryRow {
+        self.rows().await.into_iter().find(|row| row.event_id == id).expect("it was emitted")
     }
 
     /// The lane once it is in this state.

@@ -14,7 +14,7 @@ use crate::databases::{Scene, until};
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::host::outhaul;
 use crate::proxy::TlsProxy;
-use crate::server::{Server, print_version, program};
+use crate::server::{Server, free_port, print_version, program};
 
 const CLIENT: &str = "nats_client.py";
 /// More than 1 MiB, so that a payload of that size has room for its headers.
@@ -83,9 +83,7 @@ async fn a_server_killed_in_the_middle_loses_nothing_and_stores_nothing_twice() 
     let mut server = with_stream(CONFIG, "{}");
     let running = bus(&server, "").start().await;
     let events = numbered(budget());
-    running.emit(&events).await;
-    running.until_delivered(events.len() / 4).await;
-    server.kill();
+    running.end_in_the_middle(&mut server, &events, Server::kill).await;
     running.until_lane_is(LaneState::Paused).await;
     server.restart();
     running.until_all_delivered(events.len()).await;
@@ -195,6 +193,42 @@ async fn a_subject_without_a_stream_stops_the_lane_until_there_is_one() {
     client(&server, &["create", "OTHER", "order.>"]);
     let told = reason(bus(&server, "stream = \"ORDERS\"")).await;
     assert!(told.contains("expected stream does not match") && told.contains("setting stream"), "{told}");
+}
+
+/// It passes messages on to its hub's streams, and not what the hub says of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leaf_node_without_jetstream_delivers_pauses_while_its_hub_is_down_and_is_told_by_name() {
+    let leaves = free_port();
+    let config = format!("leafnodes {{ listen: \"127.0.0.1:{leaves}\" }}\n");
+    let mut hub = with_stream(config.leak(), "{}");
+    let leaf = Server::start(move |folder: &Path, port| {
+        let file = folder.join("leaf.conf");
+        let remote = format!("leafnodes {{ reconnect: 1, remotes: [{{ url: \"nats://127.0.0.1:{leaves}\" }}] }}\n");
+        std::fs::write(&file, format!("listen: \"127.0.0.1:{port}\"\n{remote}")).expect("the folder can be written");
+        let mut command = Command::new(program("nats-server"));
+        command.arg("--config").arg(file);
+        command
+    });
+    let running = bus(&leaf, "").start().await;
+    until("the leaf node has found its hub", async || {
+        leaf.log().contains("Leafnode connection created").then_some(())
+    })
+    .await;
+    running.emit(&[event(5)]).await;
+    running.until_delivered(1).await;
+    hub.kill();
+    until("the leaf node has lost its hub", async || leaf.log().contains("connection closed").then_some(())).await;
+    running.emit(&[event(6)]).await;
+    let lane = running.until_lane_is(LaneState::Paused).await;
+    assert!(lane.reason.as_ref().is_some_and(|reason| reason.contains("the hub of this leaf node may be down")), "{lane:?}");
+    hub.restart();
+    running.until_delivered(2).await;
+    running.stop();
+    assert_eq!(assert_all_there(&[event(5), event(6)], &stored(&hub)), 0);
+    // Where nothing was ever taken, somebody has to look.
+    hub.kill();
+    let told = reason(bus(&leaf, "")).await;
+    assert!(told.contains("leaf node without JetStream"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,9 +68,7 @@ async fn a_server_killed_in_the_middle_loses_nothing_and_holds_nothing_twice() {
     let mut server = server(&[]);
     let running = bus(&server, "").start().await;
     let events = numbered(budget());
-    running.emit(&events).await;
-    running.until_delivered(events.len() / 4).await;
-    server.kill();
+    running.end_in_the_middle(&mut server, &events, Server::kill).await;
     running.until_lane_is(LaneState::Paused).await;
     server.restart();
     running.until_all_delivered(events.len()).await;
@@ -129,6 +127,46 @@ async fn a_host_killed_between_confirmation_and_acknowledgement_adds_nothing_twi
     assert_eq!((row.attempts, row.disposition.as_deref()), (2, Some("duplicate")));
     running.stop();
     assert_eq!(assert_all_there(&[event(7)], &read(&server, &["orders"])), 0);
+}
+
+/// A connection that wrote nothing would wait for nothing, and a repeated event adds no entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_event_counts_only_once_the_replica_has_its_entry() {
+    let server = server(&[]);
+    let replica = self::server(&[]);
+    run(&replica, &["REPLICAOF", "127.0.0.1", &server.port.to_string()]);
+    until("the replica follows", async || {
+        run(&replica, &["INFO", "replication"]).contains("'master_link_status': 'up'").then_some(())
+    })
+    .await;
+    let settings = "stream = \"orders\", replicas = { count = 1, timeout = \"100ms\" }";
+    let mut running = Bus { is_brief: true, ..bus(&server, settings) }.start().await;
+    running.emit(&[event(5)]).await;
+    running.until_delivered(1).await;
+    replica.pause();
+    running.emit(&[event(6)]).await;
+    running.until_lane_is(LaneState::Paused).await;
+    assert_eq!(running.attempted("event-000006").await.1, "replicas");
+    assert_eq!(run(&server, &["XLEN", "orders"]), "2", "the master has it");
+    // Another connection, which finds the entry there.
+    running.kill_host();
+    running.start_host();
+    let before = running.row("event-000006").await;
+    let row = until("it was tried over that connection", async || {
+        let row = running.row("event-000006").await;
+        (row.deferrals > before.deferrals + 1 || row.status == DeliveryStatus::Delivered).then_some(row)
+    })
+    .await;
+    assert_eq!(row.status, DeliveryStatus::Pending, "the replica has nothing of it yet");
+    replica.resume();
+    let row = until("it is delivered", async || {
+        let row = running.row("event-000006").await;
+        (row.status == DeliveryStatus::Delivered).then_some(row)
+    })
+    .await;
+    assert_eq!(row.disposition.as_deref(), Some("duplicate"));
+    running.stop();
+    assert_eq!(run(&server, &["XLEN", "orders"]), "2");
 }
 
 #[tokio::test(flavor = "multi_thread")]

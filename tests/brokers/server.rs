@@ -59,6 +59,8 @@ impl Server {
     /// In good order, so that it writes what it still has to.
     pub fn terminate(&mut self) {
         self.signal(libc::SIGTERM);
+        // One that stands still hears it when it goes on.
+        self.resume();
         self.child.wait().expect("the server ends");
     }
 

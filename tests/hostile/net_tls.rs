@@ -83,6 +83,19 @@ async fn a_handshake_that_never_ends_is_a_timeout() {
     server.ended(1).await;
 }
 
+/// As a proxy does whose server is down: nothing was said against the endpoint, so it may be there later.
+#[tokio::test]
+async fn a_handshake_that_is_cut_is_an_outage_and_no_fault_of_the_config() {
+    let folder = tempfile::tempdir().unwrap();
+    for behaviour in [Behaviour::Reset, Behaviour::SayAndDrop("")] {
+        let server = TcpServer::start(behaviour.clone()).await;
+        let lane = lane(trusting(&server, folder.path(), &Authority::default()), |_| {}).await;
+        let told = finding(&lane, "net.echo", &[]).await;
+        assert!(told.starts_with("unreachable:"), "{behaviour:?}: {told}");
+        assert!(told.contains("closed during the TLS handshake"), "{behaviour:?}: {told}");
+    }
+}
+
 #[tokio::test]
 async fn an_end_without_tls_own_farewell_is_an_error_and_not_the_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 /// A request as it came.
@@ -33,7 +34,7 @@ impl Received {
 pub enum Reply {
     /// These bytes, and the connection is kept.
     Bytes(Vec<u8>),
-    /// These bytes, and the connection is closed.
+    /// These bytes, and the connection is closed; it is open until the other side has seen that.
     BytesThenClose(Vec<u8>),
     /// These bytes, then the piece again and again until the other side goes away.
     Endless(Vec<u8>, Vec<u8>),
@@ -69,6 +70,7 @@ struct Log {
     connections: AtomicUsize,
     open: AtomicUsize,
     open_most: AtomicUsize,
+    closed: Notify,
 }
 
 impl Server {
@@ -130,6 +132,13 @@ impl Server {
         self.log.open_most.load(Ordering::SeqCst)
     }
 
+    /// Waits until the other side has let go of every connection.
+    pub async fn all_closed(&self) {
+        while self.open() > 0 {
+            self.log.closed.notified().await;
+        }
+    }
+
     pub fn open(&self) -> usize {
         self.log.open.load(Ordering::SeqCst)
     }
@@ -162,6 +171,7 @@ impl Connection {
             },
         };
         self.log.open.fetch_sub(1, Ordering::SeqCst);
+        self.log.closed.notify_one();
     }
 
     async fn exchange(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
@@ -176,7 +186,9 @@ impl Connection {
                 Reply::Bytes(bytes) => stream.write_all(&bytes).await?,
                 Reply::BytesThenClose(bytes) => {
                     stream.write_all(&bytes).await?;
-                    return stream.shutdown().await;
+                    stream.shutdown().await?;
+                    while stream.read(&mut [0; 1024]).await? > 0 {}
+                    return Ok(());
                 }
                 Reply::Endless(bytes, piece) => {
                     stream.write_all(&bytes).await?;

@@ -99,8 +99,20 @@ pub fn no_stream(subject: &str) -> Failure {
 pub fn no_jetstream() -> Failure {
     Failure::misconfigured(
         "no-jetstream",
-        "the server has no JetStream for this account; enable it, or set  mode = \"core\"",
+        "the server has no JetStream for this account; enable it, or set  mode = \"core\". A leaf node without \
+         JetStream does not pass on what its hub says of streams: set the endpoint's address to the hub, or enable \
+         JetStream on the leaf node with a domain of its own",
     )
+}
+
+/// Streams took messages over this connection, and now neither they nor JetStream answer: a leaf node that
+/// lost its hub says no more than that.
+pub fn out_of_reach(subject: &str) -> Failure {
+    let message = format!(
+        "nobody takes {subject} now, and the server can't say why; streams took messages over it before, so the hub of \
+         this leaf node may be down"
+    );
+    Failure::unavailable("out-of-reach", message)
 }
 
 /// There is a stream, but nobody answered for it.

@@ -23,6 +23,8 @@ pub struct Session<P = Streams> {
     inbox: String,
     /// Of the next answer; never used twice, so that a late answer is not taken for another's.
     number: u64,
+    /// A stream took something over this connection.
+    has_stored: bool,
 }
 
 /// Why a login failed; the next credentials may do better.
@@ -58,7 +60,7 @@ impl<P: Pipe> Session<P> {
         let credentials = credentials(&info).map_err(|failure| LoginError::Unfit(Box::new(failure)))?;
         connection.queue(format!("CONNECT {}\r\n", connect(credentials)).as_bytes())?;
         connection.queue(format!("SUB {inbox}.* 1\r\nPING\r\n").as_bytes())?;
-        let mut session = Self { connection, info, inbox, number: 0 };
+        let mut session = Self { connection, info, inbox, number: 0, has_stored: false };
         loop {
             match session.next() {
                 Ok(Op::Pong) => return Ok(session),
@@ -137,9 +139,11 @@ impl<P: Pipe> Session<P> {
                     let Some(index) = index.filter(|&index| batch.tally.is_open(index)) else { continue };
                     match message.status {
                         Some(503) => batch.unanswered.push(index),
-                        _ => batch
-                            .tally
-                            .settle(index, answer::outcome(&batch.subjects[&index], &message.payload)),
+                        _ => {
+                            let outcome = answer::outcome(&batch.subjects[&index], &message.payload);
+                            self.has_stored |= outcome.is_ok();
+                            batch.tally.settle(index, outcome);
+                        }
                     }
                 }
                 Op::Err(text) => batch.refused(text)?,
@@ -213,7 +217,13 @@ impl<P: Pipe> Session<P> {
         for index in std::mem::take(&mut batch.unanswered) {
             let subject = &batch.subjects[&index];
             if !known.contains_key(subject) {
-                known.insert(subject.clone(), self.find_stream(subject)?);
+                let found = self.find_stream(subject)?.map_err(|failure| match failure {
+                    Failure::Misconfigured(detail) if detail.code == "no-jetstream" && self.has_stored => {
+                        answer::out_of_reach(subject)
+                    }
+                    other => other,
+                });
+                known.insert(subject.clone(), found);
             }
             batch.tally.settle(
                 index,

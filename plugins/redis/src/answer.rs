@@ -155,6 +155,15 @@ mod tests {
             assert_eq!(is_of_the_server(&failure), text.starts_with("READONLY"));
         }
         assert!(matches!(failure("s", "ERR something else"), Failure::Retry(_)));
+        // A server that can't log anybody in repeats what it was sent.
+        let repeated = "ERR unknown command 'AUTH', with args beginning with: 'shop' 'hunter2' ";
+        let Failure::Misconfigured(detail) = failure("", repeated) else { panic!("{repeated}") };
+        assert!(detail.message.contains("unknown command 'AUTH'"), "{}", detail.message);
+        assert!(
+            !detail.message.contains("hunter2") && !detail.message.contains("shop"),
+            "{}",
+            detail.message
+        );
         assert!(is_unknown_script(&Answer::Error("NOSCRIPT No matching script.".into())));
     }
 }

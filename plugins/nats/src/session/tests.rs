@@ -93,6 +93,27 @@ fn a_subject_that_no_stream_takes_is_told_from_one_whose_stream_is_silent() {
     assert!(heard.contains("{\"subject\":\"order.a\"}") && !published.is_broken);
 }
 
+/// As at a leaf node without JetStream, which lost its hub.
+#[test]
+fn where_streams_took_messages_before_and_nothing_answers_now_the_hub_may_be_down() {
+    let mut session =
+        open(&[b"PONG\r\n", &ack(0, 1), &ack(1, 2)]).unwrap_or_else(|error| panic!("{error:?}"));
+    let settings: Settings = parse_settings("{}").unwrap();
+    let published = session.publish(&settings, &["a", "b"].map(event));
+    assert!(published.outcomes.iter().all(Result::is_ok), "{published:?}");
+    let says = [nobody(2), nobody(3)].map(Ok);
+    session.connection.pipe().says.extend(says);
+    let published = session.publish(&settings, &[event("c")]);
+    let Err(Failure::Unavailable(info)) = &published.outcomes[0] else { panic!("{published:?}") };
+    assert!(info.code == "out-of-reach" && !info.maybe_applied, "{info:?}");
+    // A connection that nothing was ever taken over tells of the config.
+    let (published, _) =
+        publish("{}", &(0..6).map(nobody).collect::<Vec<_>>().iter().map(Vec::as_slice).collect::<Vec<_>>());
+    assert!(published.outcomes.iter().all(|outcome| {
+        matches!(outcome, Err(Failure::Misconfigured(detail)) if detail.message.contains("leaf node without JetStream"))
+    }), "{published:?}");
+}
+
 #[test]
 fn only_the_subject_that_is_denied_fails() {
     let denied = b"-ERR 'Permissions Violation for Publish to \"order.b\"'\r\n";
