@@ -203,8 +203,10 @@ async fn a_leaf_node_without_jetstream_delivers_pauses_while_its_hub_is_down_and
     let mut hub = with_stream(config.leak(), "{}");
     let leaf = Server::start(move |folder: &Path, port| {
         let file = folder.join("leaf.conf");
-        let remote = format!("leafnodes {{ reconnect: 1, remotes: [{{ url: \"nats://127.0.0.1:{leaves}\" }}] }}\n");
-        std::fs::write(&file, format!("listen: \"127.0.0.1:{port}\"\n{remote}")).expect("the folder can be written");
+        let remote =
+            format!("leafnodes {{ reconnect: 1, remotes: [{{ url: \"nats://127.0.0.1:{leaves}\" }}] }}\n");
+        std::fs::write(&file, format!("listen: \"127.0.0.1:{port}\"\n{remote}"))
+            .expect("the folder can be written");
         let mut command = Command::new(program("nats-server"));
         command.arg("--config").arg(file);
         command
@@ -217,10 +219,14 @@ async fn a_leaf_node_without_jetstream_delivers_pauses_while_its_hub_is_down_and
     running.emit(&[event(5)]).await;
     running.until_delivered(1).await;
     hub.kill();
-    until("the leaf node has lost its hub", async || leaf.log().contains("connection closed").then_some(())).await;
+    until("the leaf node has lost its hub", async || leaf.log().contains("connection closed").then_some(()))
+        .await;
     running.emit(&[event(6)]).await;
     let lane = running.until_lane_is(LaneState::Paused).await;
-    assert!(lane.reason.as_ref().is_some_and(|reason| reason.contains("the hub of this leaf node may be down")), "{lane:?}");
+    assert!(
+        lane.reason.as_ref().is_some_and(|reason| reason.contains("the hub of this leaf node may be down")),
+        "{lane:?}"
+    );
     hub.restart();
     running.until_delivered(2).await;
     running.stop();

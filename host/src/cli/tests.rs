@@ -10,26 +10,26 @@ use crate::service::stores::Stores;
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
-struct Desk {
+pub(super) struct Desk {
     store: Arc<MemoryStore>,
     context: Context,
 }
 
 /// What a command printed and answered.
-struct Answer {
-    exit: Exit,
-    text: String,
+pub(super) struct Answer {
+    pub exit: Exit,
+    pub text: String,
 }
 
 impl Answer {
-    fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 }
 
 impl Desk {
     /// A store with one destination, `hook`, for `order.*`.
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let clock: SharedClock = Arc::new(SystemClock);
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let destination = DestinationConfig {
@@ -68,7 +68,7 @@ impl Desk {
         Ok(Answer { exit, text: String::from_utf8(out).unwrap() })
     }
 
-    async fn run(&self, arguments: &[&str]) -> Answer {
+    pub async fn run(&self, arguments: &[&str]) -> Answer {
         self.try_run(arguments).await.unwrap_or_else(|error| panic!("{arguments:?}: {error:#}"))
     }
 
@@ -118,7 +118,7 @@ impl Desk {
         settled.len()
     }
 
-    async fn statuses(&self) -> BTreeMap<String, DeliveryStatus> {
+    pub async fn statuses(&self) -> BTreeMap<String, DeliveryStatus> {
         let filter = DeliveryFilter { limit: 10_000, ..Default::default() };
         let rows = self.store.deliveries(&filter).await.unwrap();
         rows.into_iter().map(|row| (row.event_id, row.status)).collect()
@@ -134,13 +134,13 @@ impl MemoryStore {
 
 const DEAD: Verdict = Verdict::Dead(crate::domain::DeadReason::Rejected);
 
-fn file(text: &str) -> tempfile::NamedTempFile {
+pub(super) fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file
 }
 
-fn path(file: &tempfile::NamedTempFile) -> &str {
+pub(super) fn path(file: &tempfile::NamedTempFile) -> &str {
     file.path().to_str().unwrap()
 }
 
@@ -203,47 +203,6 @@ async fn arguments_that_no_table_takes_are_misuse() {
         let error = desk.try_run(&unknown).await.err().unwrap();
         assert!(error.is::<Misuse>() && error.to_string().contains("did you mean hook?"), "{error}");
     }
-}
-
-#[tokio::test]
-async fn emit_lines_takes_ids_from_the_payloads_so_that_a_repeat_inserts_nothing_twice() {
-    let desk = Desk::new().await;
-    let lines: String = (0..1_200).map(|n| format!("{{\"id\":\"o-{n}\"}}\n")).collect();
-    let lines = file(&lines);
-    let emit = ["emit", "order.created", path(&lines), "--lines", "--id-field", "id"];
-    assert_eq!(desk.run(&emit).await.text, "1200 events emitted\n");
-    assert_eq!(desk.run(&emit).await.text, "0 events emitted, 1200 existed already\n");
-    assert_eq!(desk.statuses().await.len(), 1_200);
-}
-
-#[tokio::test]
-async fn emit_lines_names_each_bad_line_and_emits_all_others() {
-    let desk = Desk::new().await;
-    let long = "x".repeat(256);
-    let text = format!(
-        "{{\"id\":\"a\"}}\n\n{{\"id\":\"{long}\"}}\nnot json\n{{\"id\":\"b\"}}\n{{\"id\":\"\"}}\n{{\"id\":\"c\"}}\n"
-    );
-    let lines = file(&text);
-    let emit = ["emit", "order.x", path(&lines), "--lines", "--id-field", "id"];
-    let answer = desk.run(&emit).await;
-    assert_eq!(answer.exit, Exit::Problem);
-    for part in [
-        "line 3: event_id has 256 bytes; it has at most 255",
-        "line 4: the line is not JSON",
-        "line 6: event_id is empty",
-        "3 events emitted; 3 lines were not emitted; mend them and emit the whole again",
-    ] {
-        assert!(answer.text.contains(part), "no {part} in {}", answer.text);
-    }
-    assert_eq!(desk.statuses().await.into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-
-    let answer = desk.run(&[&emit[..], &["--json"]].concat()).await;
-    let told = answer.json();
-    assert_eq!((answer.exit, &told["existed"], &told["refused"]), (Exit::Problem, &3.into(), &3.into()));
-    assert_eq!(told["wrong_lines"][1]["line"], 4, "{told}");
-    // Emitted once more, what has no ID of its own would come twice.
-    let answer = desk.run(&["emit", "order.x", path(&lines), "--lines"]).await;
-    assert!(answer.text.contains("1 line was not emitted; mend them and emit them alone"), "{}", answer.text);
 }
 
 #[tokio::test]

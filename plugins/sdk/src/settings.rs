@@ -12,8 +12,24 @@ pub fn parse<T: DeserializeOwned>(json: &str) -> Result<T, ConfigureError> {
         let message = error.inner().to_string();
         // A person wrote TOML: the place in the JSON made from it means nothing to them.
         let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-        ConfigureError::setting(pointer(error.path()), message)
+        ConfigureError::setting(pointer(error.path()), plain(message))
     })
+}
+
+/// Without the names of types, which say nothing to who writes a config.
+fn plain(message: String) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message };
+    match expected.split_once(' ') {
+        Some(("struct", _)) => format!("{found}, expected a table"),
+        _ => match expected {
+            "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" => {
+                format!("{found}, expected a whole number")
+            }
+            "a sequence" => format!("{found}, expected a list"),
+            "a map" => format!("{found}, expected a table"),
+            _ => message,
+        },
+    }
 }
 
 fn pointer(path: &Path) -> String {
@@ -41,6 +57,14 @@ mod tests {
         _url: String,
         #[serde(default, rename = "limits")]
         _limits: BTreeMap<String, Vec<u16>>,
+        #[serde(default, rename = "auth")]
+        _auth: Option<Auth>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Auth {
+        #[serde(rename = "user")]
+        _user: String,
     }
 
     fn problem(json: &str) -> (String, String) {
@@ -56,6 +80,9 @@ mod tests {
             (r#"{"url":7}"#, "/url", "expected a string"),
             (r#"{}"#, "", "missing field `url`"),
             (r#"{"url":"u","limits":{"a/b":[1,70000]}}"#, "/limits/a~1b/1", "70000"),
+            (r#"{"url":"u","limits":{"a":["x"]}}"#, "/limits/a/0", "expected a whole number"),
+            (r#"{"url":"u","limits":{"a":"x"}}"#, "/limits/a", "expected a list"),
+            (r#"{"url":"u","auth":"x"}"#, "/auth", "invalid type: string \"x\", expected a table"),
         ] {
             let (at, message) = problem(json);
             assert_eq!(at, pointer, "{json}");

@@ -153,3 +153,6 @@ fn open(args: &EmitArgs) -> anyhow::Result<Box<dyn BufRead + Send>> {
         None => Ok(Box::new(std::io::BufReader::new(std::io::stdin()))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ pub mod units;
 mod unknown;
 mod validate;
 mod wording;
+#[cfg(test)]
+mod wording_tests;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
