@@ -1,7 +1,7 @@
 //! Errors told apart, and a transaction that is over after any of them.
 
 use outhaul::plugin::spec::SqlIsolation;
-use outhaul_tests::databases::{Database, Kind, grant};
+use outhaul_tests::databases::{Database, Kind};
 use serde_json::{Value, json};
 
 use crate::lane::{committed, kind, lane, lane_with, sentence, steps, steps_in};
@@ -242,18 +242,26 @@ async fn a_deadlock_is_told_as_one_on_postgresql_and_mariadb() {
     }
 }
 
-#[tokio::test]
-async fn a_login_that_is_refused_is_denied() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_postgresql_checks_at_the_commit_is_told_there() {
     let database = Database::postgres().await;
-    database.run("do $$ begin create role sql_wrong_login login password 'right'; exception when duplicate_object then null; end $$").await;
-    let mariadb = Database::mariadb().await;
-    let wrong = mariadb.url().replace("outhaul:outhaul@", "outhaul:wrong@");
-    let nobody = database.url().replace("postgres@", "nobody_of_this_name@");
-    let nowhere = format!("{}_gone", database.url());
-    for url in [wrong, nobody, nowhere] {
-        let lane = lane(grant(&url)).await;
-        let found = steps(&lane, json!([BEGIN])).await;
-        assert_eq!(kind(&found[0]), "denied", "{found:?}");
-        assert!(!sentence(&found[0]).contains("wrong@"), "{found:?}");
-    }
+    database.run("create table t (a int, constraint a_once unique (a) deferrable initially deferred)").await;
+    database
+        .run(
+            "create function refuse() returns trigger language plpgsql as \
+             $$ begin if new.a < 0 then raise exception 'below zero'; end if; return null; end $$; \
+             create constraint trigger refuse after insert on t deferrable initially deferred \
+             for each row execute function refuse()",
+        )
+        .await;
+    let lane = lane(database.grant()).await;
+    let insert = |a: i32| json!(["execute", format!("insert into t values ({a})")]);
+    let found = steps(&lane, json!([BEGIN, insert(1), insert(1), ["commit"]])).await;
+    assert_eq!((kind(&found[3]), found[3][1].as_str()), ("unique-violation", Some("a_once")), "{found:?}");
+    let found = steps(&lane, json!([BEGIN, insert(-1), ["commit"]])).await;
+    assert_eq!(kind(&found[2]), "other", "{found:?}");
+    assert!(sentence(&found[2]).contains("below zero"), "{found:?}");
+    committed(&lane, &[insert(1)]).await;
+    assert_eq!(database.number("select count(*) from t").await, 1);
+    assert_eq!(lane.stats().sql_connections_opened, 1);
 }

@@ -69,3 +69,19 @@ async fn a_file_that_is_not_there_is_unavailable_with_its_fix() {
     assert_eq!(kind(&found[0]), "unavailable");
     assert!(sentence(&found[0]).contains("must exist and be writable"), "{found:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_connections_and_says_nothing_is_unavailable_before_the_call_ends() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    for url in [format!("postgres://u@{address}/shop"), format!("mysql://u@{address}/shop")] {
+        let patient = |spec: &mut outhaul::plugin::spec::PluginSpec| {
+            spec.limits.call = Duration::from_secs(2);
+            spec.limits.sql.connect = Duration::from_secs(60);
+        };
+        let lane = lane_with(grant(&url), patient).await;
+        let found = steps(&lane, json!([["begin"]])).await;
+        assert_eq!(kind(&found[0]), "unavailable", "{found:?}");
+        assert!(sentence(&found[0]).contains(&address), "{found:?}");
+    }
+}

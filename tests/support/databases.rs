@@ -78,7 +78,7 @@ impl Database {
     pub fn commit_word(&self) -> &'static str {
         match self.kind {
             Kind::Sqlite => "commit",
-            Kind::Postgres => "commit\0",
+            Kind::Postgres => "commit; set",
             Kind::MariaDb => "\u{3}commit",
         }
     }

@@ -6,8 +6,10 @@ mod numeric;
 mod pool;
 mod postgres;
 mod session;
+mod slot;
 mod sqlite;
 mod statement;
+mod traces;
 mod transaction;
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::session::{Failed, Server, Session};
+use super::session::{Failed, Server, Session, told};
 use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{Dialect, SqlError};
 use crate::plugin::spec::{SqlGrant, SqlIsolation};
@@ -91,7 +91,7 @@ impl Pool {
 
     /// A connection that works, within `limit`. The flag says whether it was opened now.
     pub async fn take(self: &Arc<Self>, limit: Duration) -> Result<(Lease, bool), SqlError> {
-        let waits_until = self.clock.since_boot() + limit;
+        let ends_at = self.clock.since_boot() + limit;
         let place = tokio::time::timeout(limit, self.places.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             let (connections, name) = (self.connections, &self.name);
@@ -101,22 +101,40 @@ impl Pool {
                 limit.as_millis()
             )));
         };
-        while let Some(Idle { mut session, since }) = self.last_idle() {
-            if self.clock.since_boot().saturating_sub(since) < FRESH
-                || tokio::time::timeout(PING_TIMEOUT, session.is_alive()).await.unwrap_or(false)
-            {
-                return Ok((Lease { session, pool: self.clone(), _place: place }, false));
-            }
+        if let Some(session) = self.idle_and_alive(ends_at).await {
+            return Ok((Lease { session, pool: self.clone(), _place: place }, false));
         }
-        let left = waits_until.saturating_sub(self.clock.since_boot());
-        let session = match tokio::time::timeout(left, self.server.connect(&self.clock)).await {
-            Ok(connected) => connected.map_err(|Failed { error, .. }| error)?,
+        let address = self.server.address();
+        let session = match tokio::time::timeout(self.left(ends_at), self.server.connect(&self.clock)).await {
+            Ok(connected) => connected.map_err(|Failed { error, .. }| told(error, &address))?,
             Err(_) => {
-                let text = format!("no connection could be made within {} ms", limit.as_millis());
+                let text = format!("{address} made no connection within {} ms", limit.as_millis());
                 return Err(SqlError::Unavailable(text));
             }
         };
         Ok((Lease { session, pool: self.clone(), _place: place }, true))
+    }
+
+    /// One that was used lately, or else answers. Asking takes half of what is left at most, so that a new
+    /// one can still be made.
+    async fn idle_and_alive(&self, ends_at: Duration) -> Option<Box<dyn Session>> {
+        while let Some(Idle { mut session, since }) = self.last_idle() {
+            if self.clock.since_boot().saturating_sub(since) < FRESH {
+                return Some(session);
+            }
+            let wait = PING_TIMEOUT.min(self.left(ends_at) / 2);
+            match tokio::time::timeout(wait, session.is_alive()).await {
+                Ok(true) => return Some(session),
+                Ok(false) => {}
+                // Nobody answers there any more: the others would each take as long to find it out.
+                Err(_) => drop(std::mem::take(&mut *self.idle())),
+            }
+        }
+        None
+    }
+
+    fn left(&self, ends_at: Duration) -> Duration {
+        ends_at.saturating_sub(self.clock.since_boot())
     }
 
     fn last_idle(&self) -> Option<Idle> {
@@ -146,9 +164,82 @@ impl Lease {
         &self.pool
     }
 
-    /// Keeps the connection for the next, which finds no transaction on it.
+    /// Keeps the connection for the next, which finds neither a transaction nor anything else on it.
     pub fn give_back(self) {
         let since = self.pool.clock.since_boot();
         self.pool.idle().push(Idle { session: self.session, since });
+    }
+
+    /// For one that must not be used again: as the server wants to be told of it, within `limit`.
+    pub async fn close(self, limit: Duration) {
+        let _ = tokio::time::timeout(limit, self.session.close()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+
+    use super::super::session::{After, Bounds, Terms};
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::plugin::bindings::sql::{Rows, Value};
+    use crate::plugin::spec::SqlUrl;
+
+    /// A connection whose server has fallen silent.
+    struct Silent(Arc<AtomicU32>);
+
+    #[async_trait]
+    impl Session for Silent {
+        async fn begin(&mut self, _: &Terms) -> Result<(), Failed> {
+            std::future::pending().await
+        }
+
+        async fn execute(&mut self, _: &str, _: &[Value]) -> Result<u64, Failed> {
+            std::future::pending().await
+        }
+
+        async fn query(&mut self, _: &str, _: &[Value], _: Bounds) -> Result<Rows, Failed> {
+            std::future::pending().await
+        }
+
+        async fn commit(&mut self) -> Result<After, Failed> {
+            std::future::pending().await
+        }
+
+        async fn rollback(&mut self) -> Result<After, Failed> {
+            std::future::pending().await
+        }
+
+        async fn is_alive(&mut self) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
+        }
+
+        async fn version(&mut self) -> Result<String, Failed> {
+            std::future::pending().await
+        }
+
+        async fn close(self: Box<Self>) {}
+    }
+
+    #[tokio::test]
+    async fn one_idle_connection_without_an_answer_speaks_for_all_of_them() {
+        let url = "sqlite:/nowhere/at/all.db";
+        let grant =
+            SqlGrant { url: SqlUrl::Text(url.to_owned()), pool: 9, isolation: SqlIsolation::ReadCommitted };
+        let clock: SharedClock = Arc::new(SystemClock);
+        let pool = Pools::default().of("shop", url, &grant, &clock).unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        for _ in 0..9 {
+            let since = clock.since_boot() - 2 * FRESH;
+            pool.idle().push(Idle { session: Box::new(Silent(asked.clone())), since });
+        }
+        let taken = pool.take(Duration::from_millis(100)).await;
+        let Err(SqlError::Unavailable(why)) = taken.map(drop) else { panic!("it is not there") };
+        assert!(why.starts_with("/nowhere/at/all.db: "), "{why}");
+        assert_eq!((asked.load(Ordering::Relaxed), pool.idle().len()), (1, 0));
     }
 }

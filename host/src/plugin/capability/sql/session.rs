@@ -4,14 +4,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::ConnectOptions;
+use futures_util::TryStreamExt;
+use futures_util::stream::BoxStream;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Database, Either};
 
 use super::{mysql, postgres, sqlite};
 use crate::clock::SharedClock;
-use crate::plugin::bindings::sql::{Dialect, Rows, SqlError, Value};
+use crate::plugin::bindings::sql::{Dialect, Rows, SqlError, Value, Violation};
+use crate::plugin::capability::dial::tls::rustls_error;
 use crate::plugin::spec::SqlIsolation;
 
 /// What a transaction is begun with.
@@ -22,6 +25,8 @@ pub struct Terms {
     pub statement: Duration,
     /// Of the whole: a server ends one whose host says nothing for so long.
     pub transaction: Duration,
+    /// Of each of its results.
+    pub bounds: Bounds,
 }
 
 /// How much of a result is taken.
@@ -57,13 +62,43 @@ pub trait Session: Send {
     async fn query(&mut self, statement: &str, parameters: &[Value], bounds: Bounds) -> Result<Rows, Failed>;
 
     /// Fails as `commit-unknown` unless the database says that it did not commit.
-    async fn commit(&mut self) -> Result<(), Failed>;
+    async fn commit(&mut self) -> Result<After, Failed>;
 
-    async fn rollback(&mut self) -> Result<(), Failed>;
+    async fn rollback(&mut self) -> Result<After, Failed>;
 
     async fn is_alive(&mut self) -> bool;
 
     async fn version(&mut self) -> Result<String, Failed>;
+
+    async fn close(self: Box<Self>);
+}
+
+/// What a connection is worth once its transaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Nothing of the session outlives the transaction: the next can have it.
+    Clean,
+    /// Something may: a lock, a setting, a table of the session's own.
+    Spent,
+}
+
+type Answers<'c, D> =
+    BoxStream<'c, Result<Either<<D as Database>::QueryResult, <D as Database>::Row>, sqlx::Error>>;
+
+/// Reads the answers to the end of a transaction and to what cleans the session, sent together. A failure
+/// before the first is the end's own; one after it only costs the connection.
+pub async fn ended<D: Database>(
+    mut answers: Answers<'_, D>,
+    failed: fn(sqlx::Error) -> Failed,
+) -> Result<After, Failed> {
+    answers.try_next().await.map_err(failed)?;
+    loop {
+        match answers.try_next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(After::Clean),
+            Err(_) => return Ok(After::Spent),
+        }
+    }
 }
 
 /// A database as its URL says.
@@ -100,6 +135,21 @@ impl Server {
         }
     }
 
+    /// Where it is, without user and password.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Sqlite(options) => options.get_filename().display().to_string(),
+            Self::Postgres(options) => match options.get_socket() {
+                Some(socket) => socket.display().to_string(),
+                None => format!("{}:{}", options.get_host(), options.get_port()),
+            },
+            Self::MySql(options) => match options.get_socket() {
+                Some(socket) => socket.display().to_string(),
+                None => format!("{}:{}", options.get_host(), options.get_port()),
+            },
+        }
+    }
+
     pub fn dialect(&self) -> Dialect {
         match self {
             Self::Sqlite(_) => Dialect::Sqlite,
@@ -121,7 +171,11 @@ impl Server {
 pub fn no_answer(error: &sqlx::Error) -> Failed {
     let text = error.to_string();
     Failed::broken(match error {
-        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => SqlError::Unavailable(text),
+        sqlx::Error::Io(_) => match rustls_error(error).and_then(distrusted) {
+            Some(why) => SqlError::Denied(why),
+            None => SqlError::Unavailable(text),
+        },
+        sqlx::Error::WorkerCrashed => SqlError::Unavailable(text),
         sqlx::Error::Tls(_) => {
             SqlError::Denied(format!("TLS failed: {text}; mend it, or the URL's parameters"))
         }
@@ -132,6 +186,42 @@ pub fn no_answer(error: &sqlx::Error) -> Failed {
         sqlx::Error::Configuration(_) => SqlError::Denied(text),
         _ => SqlError::Other(text),
     })
+}
+
+/// What one side has against the other, which no later handshake mends. Anything else may be a broken line.
+fn distrusted(why: &rustls::Error) -> Option<String> {
+    match why {
+        rustls::Error::InvalidCertificate(_) => Some(format!(
+            "its certificate is not trusted: {why}; name the certificate of the authority that signed it in the \
+             URL, with  sslrootcert=FILE  (PostgreSQL) or  ssl-ca=FILE  (MySQL, MariaDB)"
+        )),
+        rustls::Error::PeerIncompatible(_) | rustls::Error::AlertReceived(_) => {
+            Some(format!("TLS failed: {why}; mend it, or the URL's parameters"))
+        }
+        _ => None,
+    }
+}
+
+/// The same error with these words in front.
+pub fn told(error: SqlError, words: &str) -> SqlError {
+    let told = |text: String| format!("{words}: {text}");
+    match error {
+        SqlError::UniqueViolation(Violation { constraint, message }) => {
+            SqlError::UniqueViolation(Violation { constraint, message: told(message) })
+        }
+        SqlError::Constraint(text) => SqlError::Constraint(told(text)),
+        SqlError::Data(text) => SqlError::Data(told(text)),
+        SqlError::Serialization(text) => SqlError::Serialization(told(text)),
+        SqlError::Deadlock(text) => SqlError::Deadlock(told(text)),
+        SqlError::Unavailable(text) => SqlError::Unavailable(told(text)),
+        SqlError::Denied(text) => SqlError::Denied(told(text)),
+        SqlError::Timeout(text) => SqlError::Timeout(told(text)),
+        SqlError::CommitUnknown(text) => SqlError::CommitUnknown(told(text)),
+        SqlError::Closed => SqlError::Closed,
+        SqlError::Syntax(text) => SqlError::Syntax(told(text)),
+        SqlError::TooLarge(text) => SqlError::TooLarge(told(text)),
+        SqlError::Other(text) => SqlError::Other(told(text)),
+    }
 }
 
 /// A commit that was not answered by a refusal may have happened.
@@ -167,16 +257,23 @@ impl Gathered {
         Self { rows: Rows { columns: Vec::new(), rows: Vec::new() }, bounds, bytes: 0 }
     }
 
-    pub fn add(&mut self, row: Vec<Value>) -> Result<(), Failed> {
+    /// Asked before a row is decoded, with the bytes it came in: what is too large is not copied first.
+    pub fn fits(&self, raw_bytes: usize) -> Result<(), Failed> {
         let Bounds { rows, bytes } = self.bounds;
-        self.bytes += row.iter().map(size).sum::<usize>();
-        if self.rows.rows.len() >= rows || self.bytes > bytes {
-            // What is left of it would have to be read off the connection.
-            return Err(Failed::broken(SqlError::TooLarge(format!(
-                "the result has more than {rows} rows or {bytes} bytes; ask for less, or raise  rows  or  \
-                 result  in the destination's limits.sql"
-            ))));
+        if self.rows.rows.len() < rows && self.bytes.saturating_add(raw_bytes) <= bytes {
+            return Ok(());
         }
+        // What is left of it would have to be read off the connection.
+        Err(Failed::broken(SqlError::TooLarge(format!(
+            "the result has more than {rows} rows or {bytes} bytes; ask for less, or raise  rows  or  result  in \
+             the destination's limits.sql"
+        ))))
+    }
+
+    pub fn add(&mut self, row: Vec<Value>) -> Result<(), Failed> {
+        let size = row.iter().map(size).sum();
+        self.fits(size)?;
+        self.bytes += size;
         self.rows.rows.push(row);
         Ok(())
     }

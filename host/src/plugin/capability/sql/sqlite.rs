@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt;
+use libsqlite3_sys::{SQLITE_LIMIT_LENGTH, sqlite3_limit};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
 use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row, Sqlite, SqliteConnection,
     TypeInfo, ValueRef,
 };
 
-use super::session::{Bounds, Failed, Gathered, Session, Terms, commit_failed, no_answer, unreadable};
+use super::session::{After, Bounds, Failed, Gathered, Session, Terms, commit_failed, no_answer, unreadable};
 use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{Rows, SqlError, Value, Violation};
 
 /// Steps of SQLite's machine between two looks at the clock.
 const STEPS: i32 = 10_000;
+/// A value of this size can always be written, however little of a result is taken.
+const VALUE_BYTES_MIN: usize = 16 << 20;
 
 pub struct SqliteSession {
     connection: SqliteConnection,
@@ -25,6 +28,8 @@ pub struct SqliteSession {
     /// When the running statement is interrupted: milliseconds since boot.
     deadline_ms: Arc<AtomicU64>,
     statement: Duration,
+    /// Of one value; 0 is SQLite's own bound.
+    value_bytes: i32,
 }
 
 pub async fn connect(options: &SqliteConnectOptions, clock: SharedClock) -> Result<SqliteSession, Failed> {
@@ -34,7 +39,7 @@ pub async fn connect(options: &SqliteConnectOptions, clock: SharedClock) -> Resu
     let mut handle = connection.lock_handle().await.map_err(failed)?;
     handle.set_progress_handler(STEPS, move || ms(time.since_boot()) < shared.load(Ordering::Relaxed));
     drop(handle);
-    Ok(SqliteSession { connection, clock, deadline_ms, statement: Duration::ZERO })
+    Ok(SqliteSession { connection, clock, deadline_ms, statement: Duration::ZERO, value_bytes: 0 })
 }
 
 fn ms(time: Duration) -> u64 {
@@ -52,12 +57,34 @@ impl SqliteSession {
         self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection).await.map(drop).map_err(failed)
     }
+
+    /// What is temporary is found by looking for it: `create table temp.t` makes it too.
+    async fn end(&mut self, word: &str) -> Result<After, Failed> {
+        self.run(word.to_owned()).await?;
+        let found =
+            sqlx::query("select 1 from temp.sqlite_schema limit 1").fetch_optional(&mut self.connection);
+        Ok(if matches!(found.await, Ok(None)) { After::Clean } else { After::Spent })
+    }
+
+    /// No value becomes larger in the engine's memory, or in a row that it hands out: each is copied there
+    /// before the host can look at its length.
+    async fn bound_values(&mut self, bounds: Bounds) -> Result<(), Failed> {
+        let bytes = i32::try_from(bounds.bytes.max(VALUE_BYTES_MIN)).unwrap_or(i32::MAX);
+        if bytes != self.value_bytes {
+            let mut handle = self.connection.lock_handle().await.map_err(failed)?;
+            // SAFETY: the handle is the open connection's, and nothing else uses it while it is locked.
+            unsafe { sqlite3_limit(handle.as_raw_handle().as_ptr(), SQLITE_LIMIT_LENGTH, bytes) };
+            self.value_bytes = bytes;
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl Session for SqliteSession {
     async fn begin(&mut self, terms: &Terms) -> Result<(), Failed> {
         self.statement = terms.statement;
+        self.bound_values(terms.bounds).await?;
         // Immediate: a ledger writes, and who began to read first could not write any more.
         self.run(format!("pragma busy_timeout = {}; begin immediate", ms(terms.statement))).await
     }
@@ -82,12 +109,12 @@ impl Session for SqliteSession {
         Ok(gathered.rows)
     }
 
-    async fn commit(&mut self) -> Result<(), Failed> {
-        self.run("commit".to_owned()).await.map_err(commit_failed)
+    async fn commit(&mut self) -> Result<After, Failed> {
+        self.end("commit").await.map_err(commit_failed)
     }
 
-    async fn rollback(&mut self) -> Result<(), Failed> {
-        self.run("rollback".to_owned()).await
+    async fn rollback(&mut self) -> Result<After, Failed> {
+        self.end("rollback").await
     }
 
     async fn is_alive(&mut self) -> bool {
@@ -101,6 +128,10 @@ impl Session for SqliteSession {
                 .await
                 .map_err(failed)?;
         Ok(format!("SQLite {version}"))
+    }
+
+    async fn close(self: Box<Self>) {
+        let _ = self.connection.close().await;
     }
 }
 
@@ -156,8 +187,12 @@ fn classify(code: i32, message: String) -> Failed {
             constraint: message.strip_prefix("UNIQUE constraint failed: ").unwrap_or_default().to_owned(),
             message,
         }),
+        (_, 18) => SqlError::TooLarge(format!(
+            "{message}: a value or row may have as many bytes as  result  in the destination's limits.sql, and \
+             always 16 MiB"
+        )),
         // A strict table's types, and a rowid that is no integer.
-        (3091, _) | (_, 18 | 20) => SqlError::Data(message),
+        (3091, _) | (_, 20) => SqlError::Data(message),
         (_, 19) => SqlError::Constraint(message),
         // Another has written since this one began to read.
         (517, _) => SqlError::Serialization(message),
@@ -190,6 +225,7 @@ mod tests {
             (275, "Constraint"),
             (1299, "Constraint"),
             (3091, "Data"),
+            (18, "TooLarge"),
             (5, "Timeout"),
             (517, "Serialization"),
             (9, "Timeout"),

@@ -1,13 +1,14 @@
 //! A guest's transaction: its deadlines, and its end whatever the guest does.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::pool::{Lease, Pool};
-use super::session::{Bounds, Failed, Terms};
+use super::session::{After, Bounds, Failed, Terms, told};
+use super::slot::{self, Slot, Watch};
 use super::statement;
 use crate::clock::SharedClock;
-use crate::plugin::bindings::sql::{Rows, SqlError, Value, Violation};
+use crate::plugin::bindings::sql::{Rows, SqlError, Value};
 use crate::plugin::spec::SqlLimits;
 use crate::plugin::stats::Stats;
 
@@ -15,17 +16,7 @@ use crate::plugin::stats::Stats;
 /// waits for it to.
 const GRACE: Duration = Duration::from_millis(500);
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// None once it has ended, and while a step of it runs.
-type Slot = Mutex<Option<Active>>;
-
-fn take(slot: &Slot) -> Option<Active> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
-fn put(slot: &Slot, active: Active) {
-    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(active);
-}
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What one instance has open.
 #[derive(Default)]
@@ -37,7 +28,7 @@ pub struct Place(Arc<Slot>);
 impl OpenTransactions {
     /// None if `most` are open.
     pub fn place(&mut self, most: u32) -> Option<Place> {
-        self.0.retain(|slot| slot.upgrade().is_some_and(|slot| is_open(&slot)));
+        self.0.retain(|slot| slot.upgrade().is_some_and(|slot| slot.is_open()));
         if self.0.len() >= most as usize {
             return None;
         }
@@ -48,16 +39,11 @@ impl OpenTransactions {
 
     /// Rolls back what is open, beside whatever comes next. Called on the guests' threads.
     pub fn end(&mut self) {
-        for active in
-            std::mem::take(&mut self.0).iter().filter_map(Weak::upgrade).filter_map(|slot| take(&slot))
-        {
+        let open = std::mem::take(&mut self.0);
+        for active in open.iter().filter_map(Weak::upgrade).filter_map(|slot| slot.take().ok()) {
             tokio::spawn(active.roll_back());
         }
     }
-}
-
-fn is_open(slot: &Slot) -> bool {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
 impl Place {
@@ -69,13 +55,15 @@ impl Place {
         clock: SharedClock,
         stats: Arc<Stats>,
     ) -> Result<Transaction, SqlError> {
-        let begun = Active::begin(pool.clone(), limits, call_ends_at, clock, stats.clone()).await;
-        let active = begun.map_err(|error| {
-            stats.sql_failures.add_one();
-            in_database(pool.name(), error)
-        })?;
-        put(&self.0, active);
-        Ok(Transaction { slot: self.0, name: pool.name().to_owned(), stats })
+        let transaction = Transaction { slot: self.0, name: pool.name().to_owned(), stats: stats.clone() };
+        match Active::begin(pool, limits, call_ends_at, clock, stats).await {
+            Ok(mut active) => {
+                active.watch = slot::watch(&transaction.slot, active.ends_at, active.clock.clone());
+                transaction.go_on(active, Ok(())).await?;
+                Ok(transaction)
+            }
+            Err(error) => Err(transaction.failed(error)),
+        }
     }
 }
 
@@ -89,7 +77,7 @@ pub struct Transaction {
 
 impl Transaction {
     pub async fn execute(&self, statement: &str, parameters: &[Value]) -> Result<u64, SqlError> {
-        let mut active = take(&self.slot).ok_or(SqlError::Closed)?;
+        let mut active = self.take()?;
         let done = match active.check(statement, parameters) {
             Ok(wait) => within(wait, active.lease.session.execute(statement, parameters)).await,
             Err(failed) => Err(failed),
@@ -98,7 +86,7 @@ impl Transaction {
     }
 
     pub async fn query(&self, statement: &str, parameters: &[Value]) -> Result<Rows, SqlError> {
-        let mut active = take(&self.slot).ok_or(SqlError::Closed)?;
+        let mut active = self.take()?;
         let bounds = active.bounds;
         let done = match active.check(statement, parameters) {
             Ok(wait) => within(wait, active.lease.session.query(statement, parameters, bounds)).await,
@@ -108,16 +96,16 @@ impl Transaction {
     }
 
     pub async fn commit(&self) -> Result<(), SqlError> {
-        let mut active = take(&self.slot).ok_or(SqlError::Closed)?;
+        let mut active = self.take()?;
         let wait = match active.wait() {
             Ok(wait) => wait,
             Err(failed) => return self.go_on(active, Err(failed)).await,
         };
         let committed = tokio::time::timeout(wait + GRACE, active.lease.session.commit()).await;
         let failed = match committed {
-            Ok(Ok(())) => {
+            Ok(Ok(after)) => {
                 self.stats.sql_commits.add_one();
-                active.lease.give_back();
+                active.end(after).await;
                 return Ok(());
             }
             Ok(Err(failed)) => failed,
@@ -130,36 +118,49 @@ impl Transaction {
     }
 
     pub async fn rollback(&self) -> Result<(), SqlError> {
-        let active = take(&self.slot).ok_or(SqlError::Closed)?;
+        let active = self.take()?;
         active.roll_back().await;
         Ok(())
     }
 
-    /// After an error the transaction is over, on every database.
+    fn take(&self) -> Result<Active, SqlError> {
+        self.slot.take().map_err(|error| match error {
+            SqlError::Closed => SqlError::Closed,
+            error => self.failed(error),
+        })
+    }
+
+    /// After an error the transaction is over, on every database, and so it is past its deadline.
     async fn go_on<T>(&self, active: Active, done: Result<T, Failed>) -> Result<T, SqlError> {
-        match done {
-            Ok(value) => {
-                put(&self.slot, active);
-                Ok(value)
-            }
-            Err(Failed { error, is_clean }) => {
-                self.stats.sql_failures.add_one();
-                if is_clean {
-                    active.roll_back().await;
-                }
-                Err(in_database(&self.name, error))
-            }
+        let (active, failed) = match done {
+            Ok(value) => match self.slot.put(active) {
+                Ok(()) => return Ok(value),
+                Err(active) => (active, Failed::clean(slot::overdue())),
+            },
+            Err(failed) => (active, failed),
+        };
+        if failed.is_clean {
+            active.roll_back().await;
         }
+        Err(self.failed(failed.error))
+    }
+
+    /// Names the database, so that a plugin can hand the sentence on as it is.
+    fn failed(&self, error: SqlError) -> SqlError {
+        self.stats.sql_failures.add_one();
+        told(error, &format!("database \"{}\"", self.name))
     }
 }
 
 /// A transaction on a connection.
-struct Active {
+pub struct Active {
     lease: Lease,
     ends_at: Duration,
     statement: Duration,
     bounds: Bounds,
     clock: SharedClock,
+    /// Ends it at its deadline.
+    watch: Watch,
 }
 
 impl Active {
@@ -170,20 +171,26 @@ impl Active {
         clock: SharedClock,
         stats: Arc<Stats>,
     ) -> Result<Self, SqlError> {
-        let call_left = call_ends_at.saturating_sub(clock.since_boot());
-        let (lease, is_new) = pool.take(limits.connect.min(call_left)).await?;
+        let (lease, is_new) =
+            pool.take(wait_for_connection(limits, call_ends_at.saturating_sub(clock.since_boot()))).await?;
         if is_new {
             stats.sql_connections_opened.add_one();
         }
         stats.sql_transactions.add_one();
-        let terms =
-            Terms { isolation: pool.isolation, statement: limits.statement, transaction: limits.transaction };
+        let bounds = Bounds { rows: limits.rows as usize, bytes: limits.result_bytes };
+        let terms = Terms {
+            isolation: pool.isolation,
+            statement: limits.statement,
+            transaction: limits.transaction,
+            bounds,
+        };
         let mut active = Self {
             lease,
             ends_at: clock.since_boot() + limits.transaction,
             statement: limits.statement,
-            bounds: Bounds { rows: limits.rows as usize, bytes: limits.result_bytes },
+            bounds,
             clock,
+            watch: Watch::default(),
         };
         match within(limits.statement, active.lease.session.begin(&terms)).await {
             Ok(()) => Ok(active),
@@ -200,20 +207,34 @@ impl Active {
 
     /// How long the next statement may take.
     fn wait(&self) -> Result<Duration, Failed> {
-        let left = self.ends_at.saturating_sub(self.clock.since_boot());
-        if left.is_zero() {
-            let text = "the transaction took longer than limits.sql.transaction allows";
-            return Err(Failed::clean(SqlError::Timeout(text.to_owned())));
+        if self.is_overdue() {
+            return Err(Failed::clean(slot::overdue()));
         }
-        Ok(left.min(self.statement))
+        Ok(self.ends_at.saturating_sub(self.clock.since_boot()).min(self.statement))
     }
 
-    async fn roll_back(mut self) {
+    pub fn is_overdue(&self) -> bool {
+        self.clock.since_boot() >= self.ends_at
+    }
+
+    pub async fn roll_back(mut self) {
         let rolled_back = tokio::time::timeout(ROLLBACK_TIMEOUT, self.lease.session.rollback()).await;
-        if matches!(rolled_back, Ok(Ok(()))) {
-            self.lease.give_back();
+        if let Ok(Ok(after)) = rolled_back {
+            self.end(after).await;
         }
     }
+
+    async fn end(self, after: After) {
+        match after {
+            After::Clean => self.lease.give_back(),
+            After::Spent => self.lease.close(CLOSE_TIMEOUT).await,
+        }
+    }
+}
+
+/// So much less than what is left of the call that the plugin can still say what it waited for.
+fn wait_for_connection(limits: &SqlLimits, call_left: Duration) -> Duration {
+    limits.connect.min(call_left - call_left / 8)
 }
 
 async fn within<T>(wait: Duration, step: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
@@ -221,26 +242,4 @@ async fn within<T>(wait: Duration, step: impl Future<Output = Result<T, Failed>>
         let text = format!("the statement took longer than {} ms", wait.as_millis());
         Err(Failed::broken(SqlError::Timeout(text)))
     })
-}
-
-/// Names the database, so that a plugin can hand the sentence on as it is.
-fn in_database(name: &str, error: SqlError) -> SqlError {
-    let told = |text: String| format!("database \"{name}\": {text}");
-    match error {
-        SqlError::UniqueViolation(Violation { constraint, message }) => {
-            SqlError::UniqueViolation(Violation { constraint, message: told(message) })
-        }
-        SqlError::Constraint(text) => SqlError::Constraint(told(text)),
-        SqlError::Data(text) => SqlError::Data(told(text)),
-        SqlError::Serialization(text) => SqlError::Serialization(told(text)),
-        SqlError::Deadlock(text) => SqlError::Deadlock(told(text)),
-        SqlError::Unavailable(text) => SqlError::Unavailable(told(text)),
-        SqlError::Denied(text) => SqlError::Denied(told(text)),
-        SqlError::Timeout(text) => SqlError::Timeout(told(text)),
-        SqlError::CommitUnknown(text) => SqlError::CommitUnknown(told(text)),
-        SqlError::Closed => SqlError::Closed,
-        SqlError::Syntax(text) => SqlError::Syntax(told(text)),
-        SqlError::TooLarge(text) => SqlError::TooLarge(told(text)),
-        SqlError::Other(text) => SqlError::Other(told(text)),
-    }
 }

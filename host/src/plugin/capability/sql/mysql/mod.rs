@@ -1,28 +1,26 @@
-//! MySQL and MariaDB, told apart by the version they give. Texts are what decimals, timestamps, JSON
-//! and UUIDs travel as; the server makes of them what the column is.
+//! MySQL and MariaDB, told apart by the version they give.
+
+mod values;
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
-use sqlx::{
-    Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, MySql, MySqlConnection, Row, Type,
-    TypeInfo, ValueRef,
-};
-use time::format_description::BorrowedFormatItem;
-use time::macros::format_description;
-use time::{Date, OffsetDateTime, PrimitiveDateTime, Time};
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, MySql, MySqlConnection, Row};
 
-use super::session::{Bounds, Failed, Gathered, Session, Terms, commit_failed, no_answer, unreadable};
+use self::values::{arguments, raw_bytes, value};
+use super::session::{After, Bounds, Failed, Gathered, Session, Terms, commit_failed, ended, no_answer};
+use super::traces;
 use crate::plugin::bindings::sql::{Rows, SqlError, Value, Violation};
 use crate::plugin::spec::SqlIsolation;
-
-const DATETIME: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:6]");
 
 pub struct MySqlSession {
     connection: MySqlConnection,
     is_mariadb: bool,
     version: String,
+    /// As it was made: a trigger may change it.
+    sql_mode: String,
+    /// A statement may have left what nothing but the connection's end clears.
+    is_spent: bool,
 }
 
 pub async fn connect(options: &MySqlConnectOptions) -> Result<MySqlSession, Failed> {
@@ -32,15 +30,24 @@ pub async fn connect(options: &MySqlConnectOptions) -> Result<MySqlSession, Fail
         .execute(&mut connection)
         .await
         .map_err(failed)?;
-    let version: String =
-        sqlx::query_scalar("select version()").fetch_one(&mut connection).await.map_err(failed)?;
+    let (version, sql_mode): (String, String) = sqlx::query_as("select version(), @@session.sql_mode")
+        .fetch_one(&mut connection)
+        .await
+        .map_err(failed)?;
     let is_mariadb = version.contains("MariaDB");
-    Ok(MySqlSession { connection, is_mariadb, version })
+    Ok(MySqlSession { connection, is_mariadb, version, sql_mode, is_spent: false })
 }
 
 impl MySqlSession {
     async fn run(&mut self, sql: String) -> Result<(), Failed> {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection).await.map(drop).map_err(failed)
+    }
+
+    /// Locks by name are let go in the same round trip. There is no statement that clears the rest.
+    async fn end(&mut self, word: &str) -> Result<After, Failed> {
+        let end = sqlx::raw_sql(AssertSqlSafe(format!("{word}; do release_all_locks()")));
+        let after = ended::<MySql>(end.fetch_many(&mut self.connection), failed).await?;
+        Ok(if self.is_spent { After::Spent } else { after })
     }
 }
 
@@ -64,18 +71,22 @@ impl Session for MySqlSession {
             false => String::new(),
         };
         self.run(format!(
-            "set session {of_statements}, innodb_lock_wait_timeout = {locks}{of_idle}; \
-             set transaction isolation level {isolation}; start transaction"
+            "set session {of_statements}, innodb_lock_wait_timeout = {locks}{of_idle}, sql_mode = '{}', \
+             time_zone = '+00:00', foreign_key_checks = default, unique_checks = default; \
+             set transaction isolation level {isolation}; start transaction",
+            self.sql_mode
         ))
         .await
     }
 
     async fn execute(&mut self, statement: &str, parameters: &[Value]) -> Result<u64, Failed> {
+        self.is_spent |= !traces::leaves_none(statement);
         let query = sqlx::query_with(AssertSqlSafe(statement.to_owned()), arguments(parameters)?);
         query.execute(&mut self.connection).await.map(|done| done.rows_affected()).map_err(failed)
     }
 
     async fn query(&mut self, statement: &str, parameters: &[Value], bounds: Bounds) -> Result<Rows, Failed> {
+        self.is_spent |= !traces::leaves_none(statement);
         let query = sqlx::query_with(AssertSqlSafe(statement.to_owned()), arguments(parameters)?);
         let mut rows = query.fetch(&mut self.connection);
         let mut gathered = Gathered::new(bounds);
@@ -83,17 +94,18 @@ impl Session for MySqlSession {
             if gathered.rows.columns.is_empty() {
                 gathered.rows.columns = row.columns().iter().map(|column| column.name().to_owned()).collect();
             }
+            gathered.fits(raw_bytes(&row))?;
             gathered.add((0..row.len()).map(|index| value(&row, index)).collect::<Result<_, _>>()?)?;
         }
         Ok(gathered.rows)
     }
 
-    async fn commit(&mut self) -> Result<(), Failed> {
-        self.run("commit".to_owned()).await.map_err(commit_failed)
+    async fn commit(&mut self) -> Result<After, Failed> {
+        self.end("commit").await.map_err(commit_failed)
     }
 
-    async fn rollback(&mut self) -> Result<(), Failed> {
-        self.run("rollback".to_owned()).await
+    async fn rollback(&mut self) -> Result<After, Failed> {
+        self.end("rollback").await
     }
 
     async fn is_alive(&mut self) -> bool {
@@ -106,107 +118,10 @@ impl Session for MySqlSession {
             false => format!("MySQL {}", self.version),
         })
     }
-}
 
-fn arguments(parameters: &[Value]) -> Result<MySqlArguments, Failed> {
-    let mut arguments = MySqlArguments::default();
-    for parameter in parameters {
-        let added = match parameter {
-            Value::Null => Arguments::add(&mut arguments, None::<String>),
-            Value::Boolean(value) => Arguments::add(&mut arguments, *value),
-            Value::Integer(value) => Arguments::add(&mut arguments, *value),
-            Value::Float(value) => Arguments::add(&mut arguments, *value),
-            Value::Decimal(text) | Value::Text(text) | Value::Json(text) | Value::Uuid(text) => {
-                Arguments::add(&mut arguments, text.as_str())
-            }
-            Value::Bytes(bytes) => Arguments::add(&mut arguments, bytes.as_slice()),
-            Value::Timestamp(us) => match datetime(*us) {
-                Some(text) => Arguments::add(&mut arguments, text),
-                None => Err("the timestamp is out of range".into()),
-            },
-        };
-        added.map_err(|why| Failed::clean(SqlError::Data(why.to_string())))?;
+    async fn close(self: Box<Self>) {
+        let _ = self.connection.close().await;
     }
-    Ok(arguments)
-}
-
-/// The session is in UTC, which is what the driver sets.
-fn datetime(us: i64) -> Option<String> {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(us) * 1_000).ok()?.format(DATETIME).ok()
-}
-
-fn value(row: &MySqlRow, index: usize) -> Result<Value, Failed> {
-    let column = row.column(index);
-    let raw = row.try_get_raw(index).map_err(failed)?;
-    if raw.is_null() {
-        return Ok(Value::Null);
-    }
-    // The driver's name for a text whose collation ends in `_bin` is that of bytes.
-    let is_text = <str as Type<MySql>>::compatible(&raw.type_info());
-    let kind = if is_text { "TEXT".to_owned() } else { raw.type_info().name().to_owned() };
-    let bytes = <&[u8] as Decode<MySql>>::decode(raw).map_err(|why| unreadable(column.name(), why))?;
-    read(&kind, bytes).ok_or_else(|| {
-        unreadable(column.name(), format!("it is of type {kind}; cast it in the statement, as to char"))
-    })
-}
-
-/// By the name the driver gives a type, from the bytes of the binary protocol.
-fn read(kind: &str, bytes: &[u8]) -> Option<Value> {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    Some(match kind {
-        "BOOLEAN" => match signed(bytes)? {
-            value @ (0 | 1) => Value::Boolean(value == 1),
-            value => Value::Integer(value),
-        },
-        "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => Value::Integer(signed(bytes)?),
-        "TINYINT UNSIGNED" | "SMALLINT UNSIGNED" | "MEDIUMINT UNSIGNED" | "INT UNSIGNED"
-        | "BIGINT UNSIGNED" | "YEAR" => {
-            let value = unsigned(bytes)?;
-            i64::try_from(value).map_or_else(|_| Value::Decimal(value.to_string()), Value::Integer)
-        }
-        "FLOAT" => Value::Float(f32::from_le_bytes(bytes.try_into().ok()?).into()),
-        "DOUBLE" => Value::Float(f64::from_le_bytes(bytes.try_into().ok()?)),
-        "DECIMAL" => Value::Decimal(text(bytes)?),
-        "DATETIME" | "TIMESTAMP" => {
-            let at = PrimitiveDateTime::new(date(bytes)?, time_of_day(bytes)?).assume_utc();
-            Value::Timestamp(i64::try_from(at.unix_timestamp_nanos() / 1_000).ok()?)
-        }
-        "DATE" => Value::Text(date(bytes)?.to_string()),
-        "JSON" => Value::Json(text(bytes)?),
-        "CHAR" | "VARCHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" | "ENUM" | "SET" => {
-            Value::Text(text(bytes)?)
-        }
-        "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" | "BIT" => {
-            Value::Bytes(bytes.to_vec())
-        }
-        _ => return None,
-    })
-}
-
-fn unsigned(bytes: &[u8]) -> Option<u64> {
-    let mut wide = [0; 8];
-    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(u64::from_le_bytes(wide))
-}
-
-fn signed(bytes: &[u8]) -> Option<i64> {
-    let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
-    let mut wide = if is_negative { [0xff; 8] } else { [0; 8] };
-    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(i64::from_le_bytes(wide))
-}
-
-/// The length, then year, month, day, and only if they are not zero hour, minute, second, microseconds.
-fn date(bytes: &[u8]) -> Option<Date> {
-    let [_, year_low, year_high, month, day, ..] = bytes else { return None };
-    let year = i32::from(u16::from_le_bytes([*year_low, *year_high]));
-    Date::from_calendar_date(year, (*month).try_into().ok()?, *day).ok()
-}
-
-fn time_of_day(bytes: &[u8]) -> Option<Time> {
-    let byte = |index: usize| bytes.get(index).copied().unwrap_or(0);
-    let us = u32::from_le_bytes([byte(8), byte(9), byte(10), byte(11)]);
-    Time::from_hms_micro(byte(5), byte(6), byte(7), us).ok()
 }
 
 fn failed(error: sqlx::Error) -> Failed {
@@ -302,15 +217,5 @@ mod tests {
         let message = "Duplicate entry 'it's for key 'x'' for key 'stock_ledger.PRIMARY' (error 1062)";
         assert_eq!(key_of(message), "stock_ledger.PRIMARY");
         assert_eq!(key_of("Duplicate entry"), "");
-    }
-
-    #[test]
-    fn numbers_and_times_of_the_wire_are_read() {
-        assert_eq!((signed(&[0xfe]), signed(&[1, 0]), signed(&[0; 9])), (Some(-2), Some(1), None));
-        assert_eq!(unsigned(&[0xff; 8]), Some(u64::MAX));
-        let at = [11, 0xe8, 0x07, 2, 29, 12, 34, 56, 0x40, 0xe2, 0x01, 0x00];
-        let Some(Value::Timestamp(us)) = read("DATETIME", &at) else { panic!("no time") };
-        assert_eq!(datetime(us).as_deref(), Some("2024-02-29 12:34:56.123456"));
-        assert!(matches!(read("DATETIME", &at[..5]), Some(Value::Timestamp(1_709_164_800_000_000))));
     }
 }
