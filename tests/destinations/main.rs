@@ -2,6 +2,7 @@
 
 mod lane;
 mod ledger;
+mod ledger_tables;
 mod recipes;
 mod sql_errors;
 mod sql_limits;

@@ -16,6 +16,7 @@ outhaul_tests::on_each_database!(
     the_same_id_with_other_content_is_a_conflict_with_both_hashes,
     too_little_stock_is_a_rejection_that_leaves_no_trace,
     what_the_payload_does_not_say_is_rejected,
+    a_fraction_is_told_as_one,
     stock_is_put_in_by_topic_and_may_fall_below_zero_if_allowed,
     many_items_are_moved_together_or_not_at_all,
     the_ledger_keeps_fence_and_attempt_for_an_audit,
@@ -120,6 +121,23 @@ async fn what_the_payload_does_not_say_is_rejected(database: Database) {
         assert_eq!(rejected(&outcome).code, "payload", "{payload}");
     }
     assert_eq!((stock(&database, "A").await, recorded(&database).await), (10, 0));
+}
+
+async fn a_fraction_is_told_as_one(database: Database) {
+    let lane = stocked(&database, settings()).await;
+    let outcome = deliver(&lane, "order-1", SHIP, r#"{"sku":"A","quantity":2.5}"#).await;
+    assert_eq!(rejected(&outcome).code, "fractional-quantity");
+    assert!(rejected(&outcome).message.contains("\"/quantity\" is 2.5"), "{outcome:?}");
+    // A table of the operator's own that counts in fractions.
+    database.run("create table goods (sku varchar(40) primary key, quantity decimal(9, 2) not null)").await;
+    database.run("insert into goods values ('A', 1.5)").await;
+    let mut other = settings();
+    other["stock"] = json!({ "table": "goods" });
+    let lane = plan("stock-ledger", &database, other).load().await;
+    let outcome = deliver(&lane, "order-2", SHIP, THREE).await;
+    assert_eq!(rejected(&outcome).code, "insufficient-stock");
+    let left = if database.kind == Kind::Sqlite { "1.5 are there" } else { "1.50 are there" };
+    assert!(rejected(&outcome).message.contains(left), "{outcome:?}");
 }
 
 async fn stock_is_put_in_by_topic_and_may_fall_below_zero_if_allowed(database: Database) {

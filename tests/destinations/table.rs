@@ -1,5 +1,6 @@
 //! `sql-table`: rows of any table by rules, once for each event.
 
+use futures_util::future::join_all;
 use outhaul::domain::Outcome;
 use outhaul::plugin::Deliver;
 use outhaul_tests::databases::{Database, Kind};
@@ -12,6 +13,7 @@ outhaul_tests::on_each_database!(
     rows_are_inserted_updated_upserted_and_deleted_by_topic,
     an_event_that_comes_again_changes_nothing_and_one_with_other_content_is_a_conflict,
     what_does_not_fit_is_rejected_and_leaves_no_trace,
+    an_upsert_changes_no_row_but_its_keys,
     every_type_reaches_its_column,
     the_check_reads_every_table_of_the_rules,
 );
@@ -122,6 +124,71 @@ async fn what_does_not_fit_is_rejected_and_leaves_no_trace(database: Database) {
         (names(&database).await.as_str(), database.number("select count(*) from outhaul_ledger").await),
         ("1=Ada/-", 1)
     );
+}
+
+async fn an_upsert_changes_no_row_but_its_keys(database: Database) {
+    let lane = lane(&database).await;
+    database.run("create unique index one_name on customers (name)").await;
+    deliver(&lane, "e-1", "customer.seen", r#"{"id":1,"name":"Ada"}"#).await;
+    deliver(&lane, "e-2", "customer.seen", r#"{"id":2,"name":"Bob"}"#).await;
+    for (event, payload) in
+        [("e-3", r#"{"id":3,"name":"Ada","visits":7}"#), ("e-4", r#"{"id":2,"name":"Ada"}"#)]
+    {
+        let outcome = deliver(&lane, event, "customer.seen", payload).await;
+        assert_eq!(rejected(&outcome).code, "sql-unique-violation", "{payload}: {outcome:?}");
+    }
+    assert_eq!(names(&database).await, "1=Ada/- 2=Bob/-");
+    // As it is, and once more as it is: MySQL counts no change, and it is no insert either.
+    for event in ["e-5", "e-6"] {
+        let outcome = deliver(&lane, event, "customer.seen", r#"{"id":1,"name":"Ada"}"#).await;
+        assert!(matches!(&outcome, Outcome::Delivered(_)), "{outcome:?}");
+    }
+    assert_eq!(names(&database).await, "1=Ada/- 2=Bob/-");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upserts_of_one_key_that_race_are_applied_one_after_the_other() {
+    for database in [Database::postgres().await, Database::mariadb().await] {
+        let lane = lane(&database).await;
+        let seen = |n: usize| {
+            let (lane, payload) = (&lane, json!({ "id": 1, "name": "Ada", "visits": n }).to_string());
+            async move {
+                // Who lost the race for the first row is to come again.
+                loop {
+                    let outcome = deliver(lane, &format!("e-{n}"), "customer.seen", &payload).await;
+                    match outcome {
+                        Outcome::Retry { .. } => {}
+                        outcome => return outcome,
+                    }
+                }
+            }
+        };
+        let outcomes = join_all((0..8).map(seen)).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Delivered(_))), "{outcomes:?}");
+        assert_eq!(database.number("select count(*) from customers").await, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_of_another_type_than_its_column_is_rejected_and_the_lane_goes_on() {
+    for database in [Database::postgres().await, Database::mariadb().await] {
+        database.run("create table visits (id bigint primary key, number integer)").await;
+        let columns = json!({ "id": "/id", "number": "/number" });
+        let rules = json!([{ "topics": ["*"], "action": "insert", "table": "visits", "columns": columns }]);
+        let settings = json!({ "database": "shop", "create_tables": true, "rules": rules });
+        let lane = plan("sql-table", &database, settings).load().await;
+        for (n, payload) in
+            [r#"{"id":1,"number":"many"}"#, r#"{"id":1,"number":true}"#].into_iter().enumerate()
+        {
+            let outcome = deliver(&lane, &format!("wrong-{n}"), "a.b", payload).await;
+            // MariaDB takes a truth for a number.
+            if n == 0 || database.kind == Kind::Postgres {
+                assert_eq!(rejected(&outcome).code, "sql-data", "{payload}: {outcome:?}");
+            }
+        }
+        let outcome = deliver(&lane, "right", "a.b", r#"{"id":2,"number":7}"#).await;
+        assert!(matches!(&outcome, Outcome::Delivered(_)), "{outcome:?}");
+    }
 }
 
 async fn every_type_reaches_its_column(database: Database) {

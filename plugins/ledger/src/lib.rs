@@ -4,10 +4,11 @@
 
 mod content;
 mod deliver;
+mod engine;
 mod name;
 mod settings;
 
 pub use content::content_hash;
 pub use deliver::{Effect, Keeper};
 pub use name::Name;
-pub use settings::{Column, Columns, Ledger, insert};
+pub use settings::{Column, Columns, Ledger, insert, with_transactions};

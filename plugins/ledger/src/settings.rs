@@ -114,7 +114,8 @@ impl Ledger {
                 format!("{} {} not null{key}", name.quoted(dialect), of_kind(kind, dialect))
             })
             .collect();
-        format!("create table if not exists {} ({})", self.table.quoted(dialect), columns.join(", "))
+        let (table, columns) = (self.table.quoted(dialect), columns.join(", "));
+        format!("create table if not exists {table} ({columns}){}", with_transactions(dialect))
     }
 
     /// A query that needs every column and returns no row.
@@ -145,6 +146,11 @@ impl Ledger {
         let required = [("dedup_id", &of.dedup_id, Kind::Key), ("content_hash", &of.content_hash, Kind::Key)];
         required.into_iter().chain(written).collect()
     }
+}
+
+/// Behind a table's columns: whatever engine the server takes for others.
+pub fn with_transactions(dialect: Dialect) -> &'static str {
+    if dialect == Dialect::Mysql { " engine = InnoDB" } else { "" }
 }
 
 /// Compared byte by byte everywhere: two IDs that differ in case are two events.
@@ -204,5 +210,6 @@ mod tests {
             "{create}"
         );
         assert!(create.contains("ascii_bin not null primary key"), "{create}");
+        assert!(create.ends_with(") engine = InnoDB"), "{create}");
     }
 }

@@ -7,7 +7,7 @@ use outhaul_plugin::{
     SettingsProblem,
 };
 
-use crate::settings::{SCHEMA, Settings};
+use crate::settings::{Rule, SCHEMA, Settings};
 
 struct SqlTable {
     keeper: Keeper,
@@ -28,7 +28,9 @@ impl Destination for SqlTable {
         let none = |_: Dialect| Vec::new();
         let create: Option<&dyn Fn(Dialect) -> Vec<String>> =
             if settings.create_tables { Some(&none) } else { None };
-        let keeper = Keeper::open(&settings.database, settings.ledger.clone(), create)?;
+        let of_rule = |(index, rule): (usize, &Rule)| (format!("/rules/{index}/table"), rule.table.clone());
+        let tables = settings.rules.iter().enumerate().map(of_rule).collect();
+        let keeper = Keeper::open(&settings.database, settings.ledger.clone(), tables, create)?;
         Ok(Self { keeper, settings })
     }
 

@@ -1,12 +1,18 @@
-//! The one statement of an event, inside the ledger's transaction.
+//! What an event does to the table, inside the ledger's transaction.
 
 use outhaul_ledger::{Effect, Name, insert};
-use outhaul_plugin::sql::{Database, Dialect, Transaction, Value};
+use outhaul_plugin::sql::{Database, Dialect, SqlError, Transaction, Value};
 use outhaul_plugin::{Event, Failure};
 use serde_json::Value as Json;
 
 use crate::settings::{Action, NoRow, Rule, Settings};
 use crate::value;
+
+/// A statement and its parameters.
+type Bound = (String, Vec<Value>);
+
+/// Columns and what they get.
+type Pairs<'r> = Vec<(&'r Name, Value)>;
 
 impl Effect for Settings {
     fn apply(&self, database: &Database, transaction: &Transaction, event: &Event) -> Result<(), Failure> {
@@ -16,9 +22,12 @@ impl Effect for Settings {
         let payload: Json = serde_json::from_slice(&event.payload)
             .map_err(|error| Failure::rejected("payload", format!("the payload is not JSON: {error}")))?;
         let read = |(name, source)| Ok((name, value::of(source, Name::as_str(name), event, &payload)?));
-        let values: Vec<(&Name, Value)> = rule.columns.iter().map(read).collect::<Result<_, Failure>>()?;
-        let (statement, parameters) = rule.statement(database.dialect(), values);
-        let rows = transaction.execute(&database.numbered(&statement), &parameters)?;
+        let values: Pairs<'_> = rule.columns.iter().map(read).collect::<Result<_, Failure>>()?;
+        let dialect = database.dialect();
+        let rows = match (rule.action, dialect) {
+            (Action::Upsert, Dialect::Mysql) => rule.upsert_in_two(database, transaction, values)?,
+            _ => run(database, transaction, rule.statement(dialect, values))?,
+        };
         let wants_row =
             matches!(rule.action, Action::Update | Action::Delete) && rule.no_row == NoRow::Reject;
         if rows == 0 && wants_row {
@@ -29,34 +38,80 @@ impl Effect for Settings {
     }
 }
 
+fn run(database: &Database, transaction: &Transaction, bound: Bound) -> Result<u64, SqlError> {
+    let (statement, parameters) = bound;
+    transaction.execute(&database.numbered(&statement), &parameters)
+}
+
 impl Rule {
-    fn statement(&self, dialect: Dialect, values: Vec<(&Name, Value)>) -> (String, Vec<Value>) {
-        let table = self.table.quoted(dialect);
-        let (key, rest): (Vec<_>, Vec<_>) = values.into_iter().partition(|(name, _)| self.key.contains(name));
-        let equal = |pairs: &[(&Name, Value)], between: &str| {
-            let pairs: Vec<String> =
-                pairs.iter().map(|(name, _)| format!("{} = ?", name.quoted(dialect))).collect();
-            pairs.join(between)
-        };
-        let found = equal(&key, " and ");
+    fn statement(&self, dialect: Dialect, values: Pairs<'_>) -> Bound {
+        let (key, rest) = self.apart(values);
         match self.action {
-            Action::Insert | Action::Upsert => {
-                let tail = match self.action {
-                    Action::Upsert => on_conflict(dialect, &key, &rest),
-                    _ => String::new(),
-                };
-                let (names, values): (Vec<_>, Vec<_>) = key.into_iter().chain(rest).unzip();
-                (insert(dialect, &self.table, &names) + &tail, values)
+            Action::Insert => self.insert(dialect, key, rest),
+            Action::Upsert => {
+                let tail = on_conflict(dialect, &key, &rest);
+                let (statement, values) = self.insert(dialect, key, rest);
+                (statement + &tail, values)
             }
-            Action::Update => {
-                let statement = format!("update {table} set {} where {found}", equal(&rest, ", "));
-                (statement, rest.into_iter().chain(key).map(|(_, value)| value).collect())
-            }
+            Action::Update => self.update(dialect, key, rest),
             Action::Delete => (
-                format!("delete from {table} where {found}"),
+                format!("delete from {} where {}", self.table.quoted(dialect), equal(dialect, &key, " and ")),
                 key.into_iter().map(|(_, value)| value).collect(),
             ),
         }
+    }
+
+    /// MySQL's `on duplicate key` takes any unique key for the rule's, and would change the row of another.
+    fn upsert_in_two(
+        &self,
+        database: &Database,
+        transaction: &Transaction,
+        values: Pairs<'_>,
+    ) -> Result<u64, Failure> {
+        let (key, rest) = self.apart(values);
+        let found = run(database, transaction, self.update(Dialect::Mysql, key.clone(), rest.clone()))?;
+        if found > 1 {
+            let why = format!("{found} rows of {} have one key; it must be unique", self.table.as_str());
+            return Err(Failure::misconfigured("key-not-unique", why));
+        }
+        if found == 1 {
+            return Ok(found);
+        }
+        match run(database, transaction, self.insert(Dialect::Mysql, key.clone(), rest)) {
+            // The row may have come between the two statements: then the next attempt updates it.
+            Err(SqlError::UniqueViolation(violation)) if self.has_row(database, key)? => {
+                Err(Failure::retry("sql-row-appeared", violation.message))
+            }
+            inserted => Ok(inserted?),
+        }
+    }
+
+    /// In a transaction of its own: the one that met the row is over.
+    fn has_row(&self, database: &Database, key: Pairs<'_>) -> Result<bool, SqlError> {
+        let dialect = database.dialect();
+        let table = self.table.quoted(dialect);
+        let find = format!("select 1 from {table} where {}", equal(dialect, &key, " and "));
+        let parameters: Vec<Value> = key.into_iter().map(|(_, value)| value).collect();
+        let transaction = database.transaction()?;
+        let found = transaction.query(&database.numbered(&find), &parameters)?;
+        transaction.rollback()?;
+        Ok(!found.rows.is_empty())
+    }
+
+    /// The columns of the key, and the others.
+    fn apart<'r>(&self, values: Pairs<'r>) -> (Pairs<'r>, Pairs<'r>) {
+        values.into_iter().partition(|(name, _)| self.key.contains(name))
+    }
+
+    fn insert(&self, dialect: Dialect, key: Pairs<'_>, rest: Pairs<'_>) -> Bound {
+        let (names, values): (Vec<_>, Vec<_>) = key.into_iter().chain(rest).unzip();
+        (insert(dialect, &self.table, &names), values)
+    }
+
+    fn update(&self, dialect: Dialect, key: Pairs<'_>, rest: Pairs<'_>) -> Bound {
+        let (table, found) = (self.table.quoted(dialect), equal(dialect, &key, " and "));
+        let statement = format!("update {table} set {} where {found}", equal(dialect, &rest, ", "));
+        (statement, rest.into_iter().chain(key).map(|(_, value)| value).collect())
     }
 
     /// A query that needs every column and returns no row.
@@ -66,22 +121,17 @@ impl Rule {
     }
 }
 
+fn equal(dialect: Dialect, pairs: &[(&Name, Value)], between: &str) -> String {
+    let pairs: Vec<String> = pairs.iter().map(|(name, _)| format!("{} = ?", name.quoted(dialect))).collect();
+    pairs.join(between)
+}
+
+/// Of the rule's key, and of no other.
 fn on_conflict(dialect: Dialect, key: &[(&Name, Value)], rest: &[(&Name, Value)]) -> String {
     let name = |(name, _): &(&Name, Value)| name.quoted(dialect);
-    let set = |of_new: &dyn Fn(&str) -> String| -> String {
-        rest.iter()
-            .map(|pair| format!("{0} = {1}", name(pair), of_new(&name(pair))))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    match dialect {
-        Dialect::Mysql => format!(" on duplicate key update {}", set(&|column| format!("values({column})"))),
-        Dialect::Sqlite | Dialect::Postgresql => {
-            let key: Vec<String> = key.iter().map(name).collect();
-            let set = set(&|column| format!("excluded.{column}"));
-            format!(" on conflict ({}) do update set {set}", key.join(", "))
-        }
-    }
+    let key: Vec<String> = key.iter().map(name).collect();
+    let set: Vec<String> = rest.iter().map(|pair| format!("{0} = excluded.{0}", name(pair))).collect();
+    format!(" on conflict ({}) do update set {}", key.join(", "), set.join(", "))
 }
 
 #[cfg(test)]
@@ -123,10 +173,5 @@ mod tests {
         }
         let (text, _) = statement("upsert", Dialect::Postgresql);
         assert!(text.ends_with(" on conflict (\"id\") do update set \"name\" = excluded.\"name\", \"seen\" = excluded.\"seen\""), "{text}");
-        let (text, _) = statement("upsert", Dialect::Mysql);
-        assert!(
-            text.ends_with(" on duplicate key update `name` = values(`name`), `seen` = values(`seen`)"),
-            "{text}"
-        );
     }
 }

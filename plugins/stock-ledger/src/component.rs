@@ -28,7 +28,8 @@ impl Destination for StockLedger {
         let stock = |dialect: Dialect| vec![settings.stock.create(dialect)];
         let create: Option<&dyn Fn(Dialect) -> Vec<String>> =
             if settings.create_tables { Some(&stock) } else { None };
-        let keeper = Keeper::open(&settings.database, settings.ledger.clone(), create)?;
+        let tables = vec![("/stock/table".to_owned(), settings.stock.table.clone())];
+        let keeper = Keeper::open(&settings.database, settings.ledger.clone(), tables, create)?;
         Ok(Self { keeper, settings })
     }
 

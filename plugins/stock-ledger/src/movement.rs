@@ -29,9 +29,7 @@ pub fn read(payload: &[u8], settings: &Payload) -> Result<Movement, Failure> {
         let Some(Value::String(named)) = item.pointer(sku) else {
             return Err(wrong(format!("there is no text at {sku:?} for the SKU")));
         };
-        let moved = item.pointer(quantity).and_then(Value::as_i64).filter(|moved| *moved > 0);
-        let moved =
-            moved.ok_or_else(|| wrong(format!("there is no whole number above 0 at {quantity:?}")))?;
+        let moved = whole(item.pointer(quantity), quantity)?;
         let sum = movement.entry(named.clone()).or_default();
         *sum = sum.checked_add(moved).ok_or_else(|| wrong("the quantities add up to too much".to_owned()))?;
     }
@@ -39,6 +37,22 @@ pub fn read(payload: &[u8], settings: &Payload) -> Result<Movement, Failure> {
         return Err(wrong("there is nothing to move".to_owned()));
     }
     Ok(movement)
+}
+
+/// A number that is not whole has a code of its own: the sender and the table count in different units.
+fn whole(found: Option<&Value>, pointer: &str) -> Result<i64, Failure> {
+    let given = found.map_or("nothing".to_owned(), Value::to_string);
+    match found.and_then(Value::as_i64) {
+        Some(moved) if moved > 0 => return Ok(moved),
+        _ if found.and_then(Value::as_f64).is_some_and(|number| number.fract() != 0.0) => {
+            let why =
+                format!("the quantity at {pointer:?} is {given}, and stock is counted in whole numbers");
+            return Err(Failure::rejected("fractional-quantity", why));
+        }
+        _ => {}
+    }
+    let why = format!("there is no whole number above 0 at {pointer:?}, but {given}");
+    Err(Failure::rejected("payload", why))
 }
 
 #[cfg(test)]
@@ -65,7 +79,6 @@ mod tests {
             (br#"{"sku":7,"quantity":3}"#, "/sku"),
             (br#"{"sku":"A","quantity":0}"#, "/quantity"),
             (br#"{"sku":"A","quantity":-3}"#, "/quantity"),
-            (br#"{"sku":"A","quantity":1.5}"#, "/quantity"),
             (br#"{"sku":"A","quantity":"3"}"#, "/quantity"),
         ] {
             let Failure::Rejected(detail) = read(payload, &Payload::default()).unwrap_err() else { panic!() };
@@ -74,6 +87,13 @@ mod tests {
         for payload in [&br#"{"sku":"A","n":1}"#[..], br#"{"lines":[]}"#] {
             assert!(read(payload, &many()).is_err());
         }
+        let Failure::Rejected(detail) =
+            read(br#"{"sku":"A","quantity":1.5}"#, &Payload::default()).unwrap_err()
+        else {
+            panic!()
+        };
+        assert_eq!(detail.code, "fractional-quantity");
+        assert!(detail.message.contains("\"/quantity\" is 1.5"), "{}", detail.message);
         let most = format!(r#"{{"lines":[{{"sku":"A","n":{0}}},{{"sku":"A","n":{0}}}]}}"#, i64::MAX);
         assert!(read(most.as_bytes(), &many()).is_err());
     }

@@ -1,6 +1,6 @@
 //! The change of the stock, inside the ledger's transaction.
 
-use outhaul_ledger::{Effect, Name};
+use outhaul_ledger::{Effect, Name, with_transactions};
 use outhaul_plugin::sql::{Database, Dialect, SqlError, Transaction, Value};
 use outhaul_plugin::{Event, Failure};
 
@@ -51,10 +51,10 @@ impl Stock {
         }
         let find = database.numbered(&format!("select {quantity} from {table} where {of_sku} = ?"));
         let found = transaction.query(&find, &[sku.into()])?;
-        Err(match found.rows.first().and_then(|row| row[0].as_i64()) {
-            Some(left) => Failure::rejected(
+        Err(match found.rows.first() {
+            Some(row) => Failure::rejected(
                 "insufficient-stock",
-                format!("{} of {sku:?} are asked for, and {left} are there", -change),
+                format!("{} of {sku:?} are asked for, and {} are there", -change, told(&row[0])),
             ),
             None => {
                 Failure::rejected("unknown-sku", format!("there is no {sku:?} in {}", self.table.as_str()))
@@ -70,7 +70,9 @@ impl Stock {
             Dialect::Mysql => ("varchar(255) character set utf8mb4 collate utf8mb4_bin", "bigint"),
         };
         format!(
-            "create table if not exists {table} ({sku} {text} not null primary key, {quantity} {number} not null)"
+            "create table if not exists {table} \
+             ({sku} {text} not null primary key, {quantity} {number} not null){}",
+            with_transactions(dialect)
         )
     }
 
@@ -83,5 +85,35 @@ impl Stock {
     fn quoted(&self, dialect: Dialect) -> (String, String, String) {
         let quoted = |name: &Name| name.quoted(dialect);
         (quoted(&self.table), quoted(&self.sku), quoted(&self.quantity))
+    }
+}
+
+/// A table of the operator's own may hold fractions, and nothing.
+fn told(quantity: &Value) -> String {
+    match quantity {
+        Value::Null => "none".to_owned(),
+        Value::Float(value) => value.to_string(),
+        value => value
+            .as_text()
+            .map(str::to_owned)
+            .or_else(|| value.as_i64().map(|whole| whole.to_string()))
+            .unwrap_or_else(|| "other than a number".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_told_as_the_table_has_it() {
+        for (value, expected) in [
+            (Value::Integer(7), "7"),
+            (Value::Decimal("2.50".into()), "2.50"),
+            (Value::Float(0.5), "0.5"),
+            (Value::Null, "none"),
+        ] {
+            assert_eq!(told(&value), expected);
+        }
     }
 }
