@@ -70,7 +70,7 @@ async fn ends_of_claims_stay_bounded(explain: &mut Explain) {
     let fill = |value: &str| format!("'{{{}}}'", vec![value; 100].join(","));
     let columns =
         ["0", "0", "delivered", "ref", "null", "host", "1", "2026-01-01", "2026-01-01", "delivered"];
-    let texts = ["null", "null", "false", "abc"];
+    let texts = ["null", "null", "false", "abc", "true"];
     let rest: Vec<String> = columns.iter().chain(&texts).map(|value| fill(value)).collect();
     let acknowledgements = format!("{claims}, {}", rest.join(", "));
     assert_eq!(explain.check("acknowledge", &acknowledgements, ROWS_EXAMINED_MAX).await, 100.0);
