@@ -107,9 +107,14 @@ impl Drop for Listener {
 
 /// Without the independent clients nothing is shown, so a test that needs them fails.
 fn python() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
-    let python = target.join("tools/brokers/bin/python");
+    let python = tools().join("brokers/bin/python");
     assert!(python.exists(), "{} is missing; run  cargo xtask test  once, which makes it", python.display());
     python
+}
+
+/// What the tests' set-up has installed.
+pub fn tools() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    target.join("tools")
 }

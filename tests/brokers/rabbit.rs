@@ -55,7 +55,7 @@ impl Rabbit {
     /// With a config made of its folder and port.
     pub fn listening(
         folder: tempfile::TempDir,
-        config: impl Fn(&Path, u16) -> String + Send + 'static,
+        config: impl Fn(&Path, u16) -> String + Send + Sync + 'static,
     ) -> Self {
         let mapper = Mapper::start();
         let (mapper_port, distribution) = (mapper.port, free_port());

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// Bounds a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-type MakeCommand = Box<dyn Fn(&Path, u16) -> Command + Send>;
+type MakeCommand = Box<dyn Fn(&Path, u16) -> Command + Send + Sync>;
 
 pub struct Server {
     pub port: u16,
@@ -22,11 +22,14 @@ pub struct Server {
 
 impl Server {
     /// Starts what `command` makes of a folder and a port, and waits until the port is open.
-    pub fn start(command: impl Fn(&Path, u16) -> Command + Send + 'static) -> Self {
+    pub fn start(command: impl Fn(&Path, u16) -> Command + Send + Sync + 'static) -> Self {
         Self::start_in(tempfile::tempdir().expect("a temporary folder"), command)
     }
 
-    pub fn start_in(folder: TempDir, command: impl Fn(&Path, u16) -> Command + Send + 'static) -> Self {
+    pub fn start_in(
+        folder: TempDir,
+        command: impl Fn(&Path, u16) -> Command + Send + Sync + 'static,
+    ) -> Self {
         let port = free_port();
         let child = spawn(&mut command(folder.path(), port), folder.path());
         let mut server = Self { port, folder, command: Box::new(command), child };

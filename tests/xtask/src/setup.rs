@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::postgres::is_root;
-use crate::target_dir;
+use crate::{target_dir, workspace_root};
 
 /// Installs `packages` with apt-get unless `found` is already true afterwards or before.
 pub fn ensure(what: &str, packages: &[&str], found: impl Fn() -> bool) -> Result<()> {
@@ -66,7 +66,39 @@ pub fn brokers() -> Result<()> {
         let is_there = || which(program) || Path::new("/usr/sbin").join(program).is_file();
         ensure(program, &[package], is_there)?;
     }
+    kafka()?;
     python_packages("brokers", &BROKER_CLIENTS).map(drop)
+}
+
+/// Kafka's broker as its makers publish it: jars, and no package of Debian's.
+fn kafka() -> Result<()> {
+    let pom = workspace_root().join("tests/brokers/kafka/pom.xml");
+    let folder = target_dir().join("tools").join("kafka");
+    let (stamp, wanted) = (folder.join("pom.xml"), std::fs::read_to_string(&pom)?);
+    ensure("Java 17", &["openjdk-17-jre-headless"], || java_version().is_some_and(|version| version >= 17))?;
+    if std::fs::read_to_string(&stamp).is_ok_and(|fetched| fetched == wanted) {
+        return Ok(());
+    }
+    ensure("Maven", &["maven"], || which("mvn"))?;
+    println!("setup: fetching Kafka's jars by Maven into {}", folder.display());
+    if folder.exists() {
+        // Of another version, some would be found before the new ones.
+        std::fs::remove_dir_all(&folder)?;
+    }
+    let output = format!("-DoutputDirectory={}", folder.join("libs").display());
+    let mut maven = Command::new("mvn");
+    maven.args(["--quiet", "--batch-mode", "--file"]).arg(&pom);
+    run(maven.args(["dependency:copy-dependencies", &output]))?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(())
+}
+
+/// The first number of what Java says of itself, as in `openjdk version "17.0.15" 2025-04-15`.
+fn java_version() -> Option<u32> {
+    let output = Command::new("java").arg("-version").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, version) = said.split_once('"')?;
+    version.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Programs and the packages they are in.
@@ -78,7 +110,8 @@ const BROKERS: [(&str, &str); 4] = [
 ];
 
 /// Each broker's own client.
-const BROKER_CLIENTS: [&str; 4] = ["nats-py==2.16.0", "redis==8.1.0", "paho-mqtt==2.2.0", "pika==1.4.4"];
+const BROKER_CLIENTS: [&str; 5] =
+    ["nats-py==2.16.0", "redis==8.1.0", "paho-mqtt==2.2.0", "pika==1.4.4", "confluent-kafka==2.16.1"];
 
 fn find_postgres_bin() -> Option<PathBuf> {
     let debian = PathBuf::from("/usr/lib/postgresql/15/bin");

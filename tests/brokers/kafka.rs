@@ -1,0 +1,360 @@
+//! Kafka: partitions by key, batches that are stored once however often they are sent, and leaders that
+//! move.
+
+use std::collections::BTreeMap;
+
+use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
+use outhaul_tests::tls::Authority;
+
+use crate::bus::{Bus, Running};
+use crate::clients::Got;
+use crate::cluster::{Kafka, PASSWORD};
+use crate::databases::{Scene, until};
+use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
+use crate::host::outhaul;
+use crate::server::Server;
+
+/// To a topic of this name, with further settings.
+fn bus(kafka: &Kafka, topic: &str, settings: &str) -> Bus {
+    Bus::new("kafka", kafka.address(), &format!("topic = \"{topic}\"{settings}"))
+}
+
+/// By the port for logins.
+fn login(kafka: &Kafka, topic: &str, mechanism: &str, password: &str) -> Bus {
+    let auth = format!(", auth = {{ mechanism = \"{mechanism}\", user = \"shop\", password = \"login\" }}");
+    let address = format!("127.0.0.1:{}", kafka.ports.login);
+    Bus { address, password: Some(password.to_owned()), ..bus(kafka, topic, &auth) }
+}
+
+/// The reason of the lane after one event.
+async fn reason(bus: Bus) -> String {
+    let running = bus.start().await;
+    running.emit(&[event(9)]).await;
+    let reason = running.until_stopped().await;
+    running.stop();
+    reason
+}
+
+/// Delivers events and reads them back.
+async fn arrive(kafka: &Kafka, topic: &str, bus: Bus, events: &[NewEvent]) -> Vec<Got> {
+    let running = bus.start().await;
+    running.emit(events).await;
+    running.until_all_delivered(events.len()).await;
+    running.stop();
+    let got = kafka.read(topic);
+    assert_eq!(assert_all_there(events, &got), 0, "nothing is there twice");
+    got
+}
+
+/// How often each `id` is there, of those that are there more than once.
+fn repeated(got: &[Got]) -> BTreeMap<&str, usize> {
+    let mut times = BTreeMap::new();
+    got.iter().for_each(|message| *times.entry(message.headers["id"].as_str()).or_default() += 1);
+    times.retain(|_, times| *times > 1);
+    times
+}
+
+/// What is there twice was sent twice: its first outcome was uncertain.
+async fn assert_only_the_uncertain_repeat(running: &Running, got: &[Got]) {
+    let rows = running.rows().await;
+    let again =
+        |id: &str| rows.iter().any(|row| row.event_id == id && (row.deferrals > 0 || row.attempts > 1));
+    let repeated = repeated(got);
+    println!("{} of {} events are there twice", repeated.len(), rows.len());
+    repeated.keys().for_each(|id| assert!(again(id), "{id} is there twice and was sent once"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_is_stored_once_in_its_keys_partition_and_order_with_its_exact_bytes() {
+    let kafka = Kafka::shared();
+    kafka.client(&["create", "all", "7"]);
+    kafka.client(&["create", "compared", "7"]);
+    let running = bus(&kafka, "all", "").start().await;
+    let events = numbered(budget());
+    running.emit(&events).await;
+    running.until_all_delivered(events.len()).await;
+    let reference = running.rows().await[0].reference.clone().unwrap();
+    assert!(reference.starts_with("all/"), "{reference}");
+    running.stop();
+    let got = kafka.read("all");
+    assert_eq!(assert_all_there(&events, &got), 0, "nothing is there twice");
+    assert_keys_in_order(&got);
+    let chosen = kafka.partitions("compared", 150);
+    for message in &got {
+        let key = &message.headers["record key"];
+        assert_eq!(key, &message.headers["Outhaul-Key"]);
+        assert_eq!(message.headers["record partition"], chosen[key].to_string(), "{key}");
+    }
+    let first = got.iter().find(|message| message.id() == "event-000000").unwrap();
+    assert_eq!((first.headers["id"].as_str(), first.place.as_str()), ("event-000000", "all"));
+    assert_eq!(first.headers["content-type"], "application/octet-stream");
+    assert!(first.headers["record time"].len() == 13, "milliseconds: {}", first.headers["record time"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_compression_is_one_that_kafka_and_its_client_read() {
+    let kafka = Kafka::shared();
+    for compression in ["gzip", "snappy", "lz4", "zstd"] {
+        kafka.create(compression);
+        let bus = bus(&kafka, compression, &format!(", compression = \"{compression}\""));
+        arrive(&kafka, compression, bus, &numbered(40)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cloudevent_has_its_attributes_as_headers_or_is_one_json_text() {
+    let kafka = Kafka::shared();
+    kafka.create("binary");
+    let binary = bus(&kafka, "binary", ", cloudevents = \"binary\"");
+    let got = arrive(&kafka, "binary", binary, &[event(9)]).await;
+    assert_eq!(got[0].headers["ce_id"], "event-000009");
+    assert_eq!(got[0].headers["ce_type"], "order.created");
+    kafka.create("structured");
+    let running = bus(&kafka, "structured", ", cloudevents = \"structured\"").start().await;
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    running.stop();
+    let got = kafka.read("structured");
+    let body: serde_json::Value = serde_json::from_slice(&got[0].payload()).unwrap();
+    assert_eq!((&body["id"], &body["type"]), (&"event-000009".into(), &"order.created".into()));
+    assert_eq!(got[0].headers["content-type"], "application/cloudevents+json; charset=utf-8");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_killed_in_the_middle_loses_nothing_and_only_uncertain_events_are_there_twice() {
+    let mut kafka = Kafka::start();
+    kafka.create("orders");
+    let running = bus(&kafka, "orders", "").start().await;
+    let events = numbered(budget());
+    running.end_in_the_middle(&mut kafka, &events, Server::kill).await;
+    running.until_lane_is(LaneState::Paused).await;
+    kafka.restart();
+    running.until_all_delivered(events.len()).await;
+    let got = kafka.read("orders");
+    assert_all_there(&events, &got);
+    assert_keys_in_order(&got);
+    assert_only_the_uncertain_repeat(&running, &got).await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_killed_between_confirmation_and_acknowledgement_delivers_again_under_the_same_id() {
+    let kafka = Kafka::start();
+    kafka.create("orders");
+    let mut running = Bus { is_brief: true, ..bus(&kafka, "orders", "") }.start().await;
+    // The server holds its confirmation until the outbox can't be written.
+    kafka.pause();
+    running.emit(&[event(7)]).await;
+    until("the event is claimed", async || {
+        running.rows().await.first().filter(|row| row.lease_until.is_some()).map(drop)
+    })
+    .await;
+    let mut lock = running.scene.producer().await;
+    lock.execute("begin immediate").await;
+    kafka.resume();
+    until("it is stored", async || (kafka.count("orders") == 1).then_some(())).await;
+    running.kill_host();
+    lock.execute("rollback").await;
+    running.start_host();
+    let row = running.until_ended(DeliveryStatus::Delivered).await;
+    assert_eq!(row.attempts, 2);
+    running.stop();
+    let got = kafka.read("orders");
+    assert_eq!(assert_all_there(&[event(7)], &got), 1);
+    assert_eq!(repeated(&got), [("event-000007", 2)].into(), "a reader knows it by its id");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_server_leaves_the_outcome_uncertain_one_that_is_down_burns_no_attempt_and_both_recover() {
+    let mut kafka = Kafka::start();
+    kafka.create("orders");
+    let running = bus(&kafka, "orders", "").start().await;
+    running.emit(&[event(5)]).await;
+    running.until_delivered(1).await;
+    // The connection is open and in use; now nobody answers on it.
+    kafka.pause();
+    running.emit(&[event(6)]).await;
+    running.until_lane_is(LaneState::Paused).await;
+    let attempted = running.attempted("event-000006").await;
+    assert_eq!(attempted, ("unavailable".to_owned(), "no-answer".to_owned(), true));
+    kafka.resume();
+    running.until_delivered(2).await;
+
+    kafka.kill();
+    running.emit(&[event(9)]).await;
+    let lane = running.until_lane_is(LaneState::Paused).await;
+    kafka.restart();
+    running.until_delivered(3).await;
+    let (row, told) = (running.row("event-000009").await, lane.reason.unwrap());
+    assert!(row.attempts == 1 && row.deferrals > 0, "{row:?}");
+    assert!(told.contains("nothing listens"), "{told}");
+    running.stop();
+    assert!(assert_all_there(&[event(5), event(6), event(9)], &kafka.read("orders")) <= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaders_that_move_are_followed_and_replicas_that_are_missing_are_waited_for() {
+    let kafka = Kafka::start();
+    let mut second = kafka.join();
+    let both = "[[2, 1], [1, 2], [2, 1]]";
+    let servers = format!("{},{}", kafka.address(), second.address());
+    let client =
+        |words: &[&str]| crate::clients::run("kafka_client.py", &[&[servers.as_str()], words].concat());
+    client(&["create", "orders", "3", "{}", both]);
+    let told = reason(bus(&kafka, "orders", "")).await;
+    assert!(told.contains(&format!("add  also = [\"{}\"]", second.address())), "{told}");
+    let endpoint = format!("also = [\"{}\"]\n", second.address());
+    let running = Bus { endpoint, ..bus(&kafka, "orders", "") }.start().await;
+    let events = numbered(budget());
+    let mut emitted = events.chunks(events.len().div_ceil(3));
+    let mut delivered = 0;
+    let mut emit_next = async || {
+        let some = emitted.next().expect("there are three");
+        running.emit(some).await;
+        delivered += some.len();
+        // Some are under way when the leader moves.
+        running.until_delivered(delivered - some.len() / 2).await;
+    };
+    emit_next().await;
+    second.terminate();
+    emit_next().await;
+    assert_eq!(client(&["leader", "orders"]).trim(), "1");
+    second.restart();
+    until("the second is in sync", async || {
+        client(&["elect", "orders"]);
+        (client(&["leader", "orders"]).trim() == "2").then_some(())
+    })
+    .await;
+    emit_next().await;
+    running.until_all_delivered(events.len()).await;
+    let got = kafka.read("orders");
+    assert_all_there(&events, &got);
+    assert_keys_in_order(&got);
+    assert_only_the_uncertain_repeat(&running, &got).await;
+    running.stop();
+
+    client(&["create", "careful", "1", "{\"min.insync.replicas\": \"2\"}", "[[1, 2]]"]);
+    second.kill();
+    until("the first is alone", async || {
+        (kafka.client(&["replicas", "careful"]).trim() == "1").then_some(())
+    })
+    .await;
+    let running = bus(&kafka, "careful", "").start().await;
+    running.emit(&[event(9)]).await;
+    let told = running.until_lane_is(LaneState::Paused).await.reason.unwrap();
+    assert!(told.contains("fewer replicas in sync than its min.insync.replicas"), "{told}");
+    let attempted = running.attempted("event-000009").await;
+    assert_eq!(attempted, ("unavailable".to_owned(), "replicas".to_owned(), false));
+    second.restart();
+    running.until_delivered(1).await;
+    running.stop();
+    assert_eq!(assert_all_there(&[event(9)], &kafka.read("careful")), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_login_delivers_and_a_wrong_or_missing_one_stops_the_lane() {
+    let kafka = Kafka::shared();
+    kafka.create("logins");
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let told = reason(login(&kafka, "logins", mechanism, "wrong")).await;
+        assert!(told.contains("refuses the login") && told.contains("setting auth"), "{told}");
+        let running = login(&kafka, "logins", mechanism, PASSWORD).start().await;
+        running.emit(&[event(9)]).await;
+        running.until_delivered(1).await;
+        running.stop();
+    }
+    let missing = Bus { address: format!("127.0.0.1:{}", kafka.ports.login), ..bus(&kafka, "logins", "") };
+    let told = reason(missing).await;
+    assert!(told.contains("wants a login on this port (") && told.contains("SCRAM-SHA-512"), "{told}");
+    let needless = Bus { address: kafka.address(), ..login(&kafka, "logins", "PLAIN", PASSWORD) };
+    let told = reason(needless).await;
+    assert!(told.contains("takes no login on this port; remove the setting auth"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_the_right_stops_the_lane() {
+    let kafka = Kafka::shared();
+    kafka.create("forbidden");
+    kafka.client(&["deny", "shop", "forbidden"]);
+    let told = reason(login(&kafka, "forbidden", "PLAIN", PASSWORD)).await;
+    assert!(
+        told.contains("may not write to the topic \"forbidden\"") && told.contains("give it WRITE"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_not_there_stops_the_lane_or_is_made() {
+    let kafka = Kafka::shared();
+    let told = reason(bus(&kafka, "nowhere", "")).await;
+    assert!(told.contains("has no topic \"nowhere\"") && told.contains("create_topics"), "{told}");
+    let made = bus(&kafka, "made.{topic}", ", create_topics = true");
+    arrive(&kafka, "made.order.created", made, &[event(9)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_too_large_or_has_no_key_is_a_dead_letter_and_the_others_of_its_batch_arrive() {
+    let kafka = Kafka::shared();
+    kafka.client(&["create", "small", "1", "{\"max.message.bytes\": \"65536\"}"]);
+    kafka.client(&["create", "compacted", "1", "{\"cleanup.policy\": \"compact\"}"]);
+    let large = NewEvent { payload: vec![7; 70_000], ..event(9) };
+    let without_key = NewEvent { key: None, ..event(9) };
+    for (topic, odd, word) in [("small", large, "max.message.bytes"), ("compacted", without_key, "key")] {
+        let running = bus(&kafka, topic, "").start().await;
+        let mut events: Vec<NewEvent> = (10..30).map(event).collect();
+        events.insert(10, odd);
+        running.emit(&events).await;
+        let row = running.until_ended(DeliveryStatus::Dead).await;
+        let error = row.last_error.unwrap();
+        assert!(error.contains(word), "{error}");
+        running.until_delivered(20).await;
+        assert!(running.rows().await.iter().all(|row| row.attempts == 1), "only the one was at fault");
+        running.stop();
+        events.remove(10);
+        assert_eq!(assert_all_there(&events, &kafka.read(topic)), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers() {
+    let kafka = Kafka::shared();
+    kafka.create("secured");
+    let folder = tempfile::tempdir().unwrap();
+    let with = |authority: &Authority| {
+        let roots = folder.path().join("roots.pem");
+        std::fs::write(&roots, &authority.pem).unwrap();
+        let endpoint = format!("tls = true\nroots = \"{}\"\n", roots.display());
+        Bus { endpoint, address: format!("localhost:{}", kafka.ports.tls), ..bus(&kafka, "secured", "") }
+    };
+    let told = reason(with(&Authority::default())).await;
+    assert!(told.contains("roots = \"ca.pem\""), "{told}");
+    let plain = Bus { endpoint: String::new(), ..with(&kafka.authority) };
+    let told = reason(plain).await;
+    assert!(told.contains("speaks TLS on this port; add  tls = true"), "{told}");
+    arrive(&kafka, "secured", with(&kafka.authority), &[event(9)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_tells_before_any_event_whether_the_topic_is_there() {
+    let kafka = Kafka::shared();
+    kafka.create("checked");
+    let told = |topic: &str| {
+        let scene = Scene::sqlite();
+        let config = bus(&kafka, topic, "").write(&scene);
+        let output = outhaul(&config, &["check"]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for (topic, words) in
+        [("unchecked", "has no topic \"unchecked\""), ("checked", "finds the destination well")]
+    {
+        let text = told(topic);
+        assert!(text.contains(words), "{topic}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plugin_passes_the_conformance_cases() {
+    let kafka = Kafka::shared();
+    kafka.create("orders");
+    crate::conformance::passes("kafka", &kafka.address()).await;
+}
