@@ -83,7 +83,8 @@ impl<P: Pipe> Peer<P> {
             match exchange.next(&said.message).map_err(refused)? {
                 Step::Say(next) => message = next,
                 Step::Done => {
-                    self.good_until = lifetime(said.lifetime_ms).map(|time| Instant::now() + time);
+                    self.good_until =
+                        lifetime(said.lifetime_ms).and_then(|time| Instant::now().checked_add(time));
                     return Ok(());
                 }
             }
@@ -214,6 +215,8 @@ pub mod tests {
         brief.good_until = brief.good_until.map(|until| until - Duration::from_millis(1));
         assert_eq!(brief.refresh(), Err(Error::Closed));
         assert_eq!(lifetime(8_000), Some(Duration::from_secs(7)));
+        let endless = [modern(), handshake_answer(0, &["PLAIN"]), authenticate_answer(0, "", b"", i64::MAX)];
+        assert!(opened(&endless).unwrap().refresh().is_ok());
     }
 
     #[test]

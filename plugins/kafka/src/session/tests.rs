@@ -280,6 +280,22 @@ fn an_event_without_a_key_goes_where_there_is_a_leader() {
 }
 
 #[test]
+fn events_without_a_key_go_to_one_partition_a_call_in_turn() {
+    let seed = first(&[orders(&[1, 1, 1]), numbered(0, PRODUCER, 0)]);
+    // The first turn is drawn by lot; the script has the same lot each time.
+    let turn = usize::from(b'n') + 1;
+    let partitions: Vec<i32> = (0..4).map(|call| ((turn + call) % 3) as i32).collect();
+    let mut leader = vec![modern()];
+    leader.extend(partitions.iter().map(|&partition| produced(&[said(partition, 0, 5)], 0)));
+    let mut session = session(&brokers(&[&seed, &leader]));
+    for partition in partitions {
+        let bare = |id| Event { key: None, ..event(id) };
+        let outcomes = session.publish(&settings(), &[bare("a"), bare("b")]).outcomes;
+        assert_eq!(outcomes, [stored(partition, 5), stored(partition, 6)]);
+    }
+}
+
+#[test]
 fn a_broker_that_wants_a_login_is_told_from_one_that_went_away() {
     let scripted = Scripted::default();
     let asked = [handshake_answer(33, &["PLAIN", "SCRAM-SHA-256"])];

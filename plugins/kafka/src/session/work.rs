@@ -122,7 +122,7 @@ impl Work {
             }
         }
         for (event, nth) in batch.events.into_iter().zip(0..) {
-            let offset = offset.map(|offset| offset + nth);
+            let offset = offset.map(|offset: i64| offset.saturating_add(nth));
             self.settle(event, Ok(answer::stored(topic, partition, offset)));
         }
     }
