@@ -33,6 +33,9 @@ pub struct Kafka {
 pub struct Ports {
     pub login: u16,
     pub tls: u16,
+    /// Who asks here is told to go to `front`, where a test may put a network of its own.
+    pub behind: u16,
+    pub front: u16,
     controller: u16,
 }
 
@@ -51,21 +54,19 @@ impl Kafka {
     }
 
     pub fn start() -> Self {
-        let ports = Ports { login: free_port(), tls: free_port(), controller: free_port() };
+        let ports = Ports {
+            login: free_port(),
+            tls: free_port(),
+            behind: free_port(),
+            front: free_port(),
+            controller: free_port(),
+        };
         let (folder, authority) = (tempfile::tempdir().expect("a temporary folder"), Authority::default());
         let identity = authority.identity(&["localhost"]);
         std::fs::write(folder.path().join("server.pem"), identity.key + &identity.cert)
             .expect("the folder can be written");
         let server = Server::start_in(folder, move |folder, port| {
-            let text = settings(1, folder, ports.controller)
-                + &format!(
-                    "process.roles=broker,controller\n\
-                     listeners=CONTROLLER://127.0.0.1:{},PLAINTEXT://127.0.0.1:{port},\
-                     LOGIN://127.0.0.1:{},TLS://127.0.0.1:{}\n\
-                     advertised.listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{},TLS://localhost:{}\n",
-                    ports.controller, ports.login, ports.tls, ports.login, ports.tls
-                );
-            node(folder, &text)
+            node(folder, &(settings(1, folder, ports.controller) + &listeners(port, ports)))
         });
         println!("Kafka {}", version(&server));
         Self { server, ports, authority }
@@ -117,13 +118,25 @@ fn version(server: &Server) -> String {
     }
 }
 
+/// Of the first node.
+fn listeners(port: u16, ports: Ports) -> String {
+    let Ports { login, tls, behind, front, controller } = ports;
+    let open = format!("PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login}");
+    format!(
+        "process.roles=broker,controller\n\
+         listeners={open},TLS://127.0.0.1:{tls},BEHIND://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}\n\
+         advertised.listeners={open},TLS://localhost:{tls},BEHIND://127.0.0.1:{front}\n"
+    )
+}
+
 fn settings(number: u32, folder: &Path, controller: u16) -> String {
     let (data, pem) = (folder.join("data"), folder.join("server.pem"));
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
     format!(
         "node.id={number}\nlog.dirs={}\n\
          controller.quorum.voters=1@127.0.0.1:{controller}\ncontroller.listener.names=CONTROLLER\n\
-         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL,\
+         BEHIND:PLAINTEXT\n\
          inter.broker.listener.name=PLAINTEXT\n\
          sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
          listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \

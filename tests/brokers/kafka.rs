@@ -12,6 +12,7 @@ use crate::cluster::{Kafka, PASSWORD};
 use crate::databases::{Scene, until};
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::host::outhaul;
+use crate::lossy::Lossy;
 use crate::server::Server;
 
 /// To a topic of this name, with further settings.
@@ -162,6 +163,21 @@ async fn a_host_killed_between_confirmation_and_acknowledgement_delivers_again_u
     let got = kafka.read("orders");
     assert_eq!(assert_all_there(&[event(7)], &got), 1);
     assert_eq!(repeated(&got), [("event-000007", 2)].into(), "a reader knows it by its id");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_whose_confirmation_was_lost_is_sent_again_and_stored_once() {
+    let kafka = Kafka::shared();
+    kafka.create("lossy");
+    let network = Lossy::start(kafka.ports.front, kafka.ports.behind, 3).await;
+    let address = format!("127.0.0.1:{}", kafka.ports.front);
+    let running = Bus { address, ..bus(&kafka, "lossy", "") }.start().await;
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    let row = running.row("event-000009").await;
+    assert_eq!((network.losses_left(), row.attempts, row.deferrals, row.uncertain), (0, 1, 0, false));
+    running.stop();
+    assert_eq!(assert_all_there(&[event(9)], &kafka.read("lossy")), 0, "it is there once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,7 @@ mod cluster;
 mod conformance;
 mod events;
 mod kafka;
+mod lossy;
 mod mqtt;
 mod nats;
 mod proxy;
