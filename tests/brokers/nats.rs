@@ -288,6 +288,41 @@ async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_tls_of_its_own_is_spoken_to_in_tls_before_the_login() {
+    let (authority, stranger) = (Authority::default(), Authority::default());
+    let folder = tempfile::tempdir().unwrap();
+    let identity = authority.identity(&["localhost"]);
+    let (cert, key) = (folder.path().join("server.pem"), folder.path().join("server-key.pem"));
+    std::fs::write(&cert, &identity.cert).unwrap();
+    std::fs::write(&key, &identity.key).unwrap();
+    let tls = format!("tls {{ cert_file: \"{}\", key_file: \"{}\" }}\n", cert.display(), key.display());
+    let login = "authorization { user: shop, password: right }\n";
+    let server = server(format!("{login}{tls}").leak());
+    let to_it = |endpoint: &str, trusted: &Authority| {
+        let roots = folder.path().join("roots.pem");
+        std::fs::write(&roots, &trusted.pem).unwrap();
+        let auth = "mode = \"core\", auth = { user = \"shop\", password = \"login\" }";
+        Bus {
+            endpoint: endpoint.replace("ROOTS", &format!("roots = \"{}\"", roots.display())),
+            password: Some("right".to_owned()),
+            ..Bus::new("nats", format!("localhost:{}", server.port), auth)
+        }
+    };
+    let running = to_it("tls = \"start\"\nROOTS", &authority).start().await;
+    running.emit(&[event(9)]).await;
+    running.until_delivered(1).await;
+    running.stop();
+    for (endpoint, trusted, word) in [
+        ("tls = \"start\"\nROOTS", &stranger, "roots = \"ca.pem\""),
+        ("tls = true\nROOTS", &authority, "tls = \"start\""),
+        ("", &authority, "tls = \"start\""),
+    ] {
+        let told = reason(to_it(endpoint, trusted)).await;
+        assert!(told.contains(word), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_down_pauses_the_lane_and_burns_no_attempt() {
     let mut server = with_stream(CONFIG, "{}");
     server.kill();

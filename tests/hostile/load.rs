@@ -46,11 +46,11 @@ async fn a_component_of_another_contract_version_is_told_both_versions_and_the_f
     let component = std::fs::read(guest("noop")).unwrap();
     std::fs::write(
         &other,
-        replaced(&component, b"outhaul:delivery/deliver@0.1.0", b"outhaul:delivery/deliver@0.9.0"),
+        replaced(&component, b"outhaul:delivery/deliver@1.0.0", b"outhaul:delivery/deliver@2.0.0"),
     )
     .unwrap();
     let message = message_for(other).await;
-    for word in ["outhaul:delivery 0.9.0", "outhaul:delivery 0.1.0", "use a newer host"] {
+    for word in ["outhaul:delivery 2.0.0", "outhaul:delivery 1.0.0", "use a newer host"] {
         assert!(message.contains(word), "{message}");
     }
 }
@@ -62,7 +62,7 @@ async fn s37_a_component_of_our_version_whose_types_differ_gets_a_sentence_and_t
     let component = std::fs::read(guest("noop")).unwrap();
     std::fs::write(&other, replaced(&component, b"last-attempt", b"last-attemqt")).unwrap();
     let message = message_for(other).await;
-    for word in ["outhaul:delivery@0.1.0", "its types differ", "build it again"] {
+    for word in ["outhaul:delivery@1.0.0", "its types differ", "build it again"] {
         assert!(message.contains(word), "{message}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use outhaul::plugin::spec::{ClientCert, NetGrant};
+use outhaul::plugin::spec::{ClientCert, NetGrant, NetTls};
 use outhaul_tests::tcp::{Behaviour, TcpServer};
 use outhaul_tests::tls::Authority;
 
@@ -21,7 +21,7 @@ fn trusting(server: &TcpServer, folder: &Path, authority: &Authority) -> NetGran
     let roots = folder.join(format!("roots-{}.pem", uuid::Uuid::new_v4().simple()));
     std::fs::write(&roots, &authority.pem).unwrap();
     let address = format!("localhost:{}", server.address.port());
-    NetGrant { tls: true, roots: Some(roots), ..grant(address) }
+    NetGrant { tls: NetTls::AtOnce, roots: Some(roots), ..grant(address) }
 }
 
 #[tokio::test]
@@ -119,11 +119,67 @@ async fn a_guest_that_ends_its_side_of_tls_still_hears_the_answer() {
     assert_eq!(reference(&outcome), "read=heard 100000");
 }
 
+/// Greets with "ready\n", and makes TLS once a line was said.
+async fn starting(folder: &Path, authority: &Authority) -> (TcpServer, NetGrant) {
+    let server = server(Behaviour::StartTls("ready\n"), authority, None).await;
+    let granted = NetGrant { tls: NetTls::Start, ..trusting(&server, folder, authority) };
+    (server, granted)
+}
+
+#[tokio::test]
+async fn tls_is_started_after_a_talk_in_the_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::default();
+    let (_server, granted) = starting(folder.path(), &authority).await;
+    let to_it = lane(granted.clone(), |_| {}).await;
+    let greeted = [("greeting", "6")];
+    assert_eq!(
+        reference(&send(&to_it, "net.start-tls", &greeted, &[7; 300_000]).await),
+        "echoed=300000 same=true"
+    );
+    // A plugin whose protocol does not start it would speak in the clear.
+    let told = finding(&to_it, "net.echo", &[]).await;
+    assert!(told.starts_with("denied:") && told.contains("tls = true"), "{told}");
+    // Where the operator wants none, there is none to start.
+    let plain = NetGrant { tls: NetTls::None, roots: None, ..granted };
+    let to_plain = lane(plain, |_| {}).await;
+    let told = finding(&to_plain, "net.start-tls", &greeted).await;
+    assert!(told.starts_with("heard=ready") && told.ends_with("tls=none"), "{told}");
+}
+
+#[tokio::test]
+async fn tls_that_can_not_be_started_ends_the_connection_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let (authority, stranger) = (Authority::default(), Authority::default());
+    let (server, granted) = starting(folder.path(), &authority).await;
+    let to_it = lane(granted, |_| {}).await;
+    // What came in the clear and was not read could be anybody's.
+    let told = finding(&to_it, "net.start-tls", &[("greeting", "2")]).await;
+    assert!(told.starts_with("tls:") && told.contains("4 bytes that came in the clear"), "{told}");
+    assert!(told.ends_with("then closed"), "{told}");
+    let told = finding(&to_it, "net.start-tls", &[("greeting", "6"), ("drop", "yes")]).await;
+    assert!(told.starts_with("unreachable:") && told.contains("has ended"), "{told}");
+    let untrusting = NetGrant { tls: NetTls::Start, ..trusting(&server, folder.path(), &stranger) };
+    let told = finding(&lane(untrusting, |_| {}).await, "net.start-tls", &[("greeting", "6")]).await;
+    assert!(told.starts_with("tls:") && told.contains("roots = \"ca.pem\""), "{told}");
+    assert!(told.ends_with("then closed"), "{told}");
+}
+
+#[tokio::test]
+async fn a_protocol_that_begins_in_the_clear_is_told_how_to_be_configured() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::default();
+    let (_server, granted) = starting(folder.path(), &authority).await;
+    let at_once = NetGrant { tls: NetTls::AtOnce, ..granted };
+    let told = finding(&lane(at_once, |_| {}).await, "net.echo", &[]).await;
+    assert!(told.starts_with("tls:") && told.contains("tls = \"start\""), "{told}");
+}
+
 #[tokio::test]
 async fn grants_that_cannot_be_used_are_named_at_load() {
     let endpoint = |change: &dyn Fn(&mut NetGrant)| {
         let mut granted = grant("localhost:1");
-        granted.tls = true;
+        granted.tls = NetTls::AtOnce;
         change(&mut granted);
         granted
     };
@@ -133,7 +189,7 @@ async fn grants_that_cannot_be_used_are_named_at_load() {
         (endpoint(&|grant| grant.also = vec!["*:1".into()]), ["\"*:1\"", "*.domain:port"]),
         (
             endpoint(&|grant| {
-                grant.tls = false;
+                grant.tls = NetTls::None;
                 grant.roots = Some("/no/such.pem".into());
             }),
             ["for TLS", "tls = true"],

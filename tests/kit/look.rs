@@ -14,7 +14,7 @@ use crate::harness::RUNTIME;
 #[tokio::test]
 async fn a_component_is_shown_with_what_it_needs_and_a_config_that_is_valid() {
     let look = look(&RUNTIME, &guest("http")).await.unwrap();
-    assert_eq!(look.world, "outhaul:delivery/destination@0.1.0");
+    assert_eq!(look.world, "outhaul:delivery/destination@1.0.0");
     assert_eq!(look.language.as_deref(), Some("Rust"), "{:?}", look.producers);
     let meaning = |name: &str| {
         let found = look.imports.iter().chain(&look.exports).find(|it| it.name.starts_with(name));
@@ -56,7 +56,7 @@ async fn each_shipped_plugin_says_what_it_is_takes_and_needs() {
 /// The component as if it had been built for another version of the contract.
 fn built_for(name: &str, version: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(guest(name)).unwrap();
-    let (mine, other) = (b"@0.1.0", format!("@{version}"));
+    let (mine, other) = (b"@1.0.0", format!("@{version}"));
     assert_eq!(mine.len(), other.len(), "the lengths before the names stay as they are");
     let mut changed = 0;
     for interface in ["deliver", "types", "batch", "describe", "check", "tick", "close"] {
@@ -77,21 +77,20 @@ async fn s37_a_component_for_another_contract_version_is_told_both_versions_and_
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.wasm");
     for (version, fix) in [
-        ("0.9.0", "use a newer host, or build the plugin for the version this host has"),
         ("2.0.0", "use a newer host, or build the plugin for the version this host has"),
-        ("0.0.9", "build the plugin again with the wit/ folder of this host's version"),
+        ("0.1.0", "build the plugin again with the wit/ folder of this host's version"),
     ] {
         std::fs::write(&path, built_for("noop", version)).unwrap();
         let expected = format!(
-            "the component is built for outhaul:delivery {version}, and this host has outhaul:delivery 0.1.0; {fix}"
+            "the component is built for outhaul:delivery {version}, and this host has outhaul:delivery 1.0.0; {fix}"
         );
         assert_eq!(look(&RUNTIME, &path).await.unwrap_err().to_string(), expected);
         let error = RUNTIME.load(bare_spec(path.clone(), Default::default())).await.err().expect("refused");
         assert_eq!(error.problem.to_string(), expected);
     }
-    // A later patch of the same version loads.
-    std::fs::write(&path, built_for("noop", "0.1.9")).unwrap();
-    assert_eq!(look(&RUNTIME, &path).await.unwrap().world, "outhaul:delivery/destination@0.1.9");
+    // A later version of the same line loads.
+    std::fs::write(&path, built_for("noop", "1.7.0")).unwrap();
+    assert_eq!(look(&RUNTIME, &path).await.unwrap().world, "outhaul:delivery/destination@1.7.0");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::records;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use outhaul::domain::{Event, EventSeq, Fence, Outcome, Timestamp};
-use outhaul::plugin::spec::NetGrant;
+use outhaul::plugin::spec::{NetGrant, NetTls};
 use outhaul::plugin::{Call, Deliver, WentTo};
 use outhaul_tests::fixtures::{Fixture, current_version, line, of_language};
 use serde_json::{Value, json};
@@ -223,6 +223,7 @@ async fn s37_all_it_exports_is_found_and_called(fixture: &Fixture) {
     let need = &said.needs[0];
     assert_eq!((need.capability.as_str(), need.name.as_str(), need.optional), ("secret", "signing", true));
     assert_eq!(need.purpose, "is asked for");
+    assert_eq!((&*need.uses, need.attributes["asked"].as_str()), (&["reveal".to_owned()][..], "yes"));
     assert!(said.attributes.contains_key("language"), "{said:?}");
     let problem = lane.plugin.check().await.expect("it exports check").expect_err("it says so on purpose");
     assert_eq!((problem.kind(), detail(&problem).message.as_str()), ("unavailable", "check on purpose"));
@@ -253,6 +254,24 @@ async fn s37_one_of_another_line_is_told_both_versions_and_the_fix() {
     }
 }
 
+/// Untouched: who upgrades the host learns which plugins are to be built again.
+#[tokio::test]
+async fn s37_one_of_a_line_that_is_over_is_told_to_be_built_again() {
+    let current = current_version();
+    let is_over = |fixture: &Fixture| line(&fixture.version) != line(&current);
+    let past: Vec<_> = ["rust", "c"].into_iter().flat_map(of_language).filter(is_over).collect();
+    assert!(past.len() >= 2, "0.1.0 is kept in Rust and in C");
+    for fixture in past {
+        let message = plan(&fixture, json!({})).refusal().await;
+        let versions =
+            format!("outhaul:delivery {}, and this host has outhaul:delivery {current}", fixture.version);
+        for word in [versions.as_str(), "build the plugin again with the wit/ folder of this host's version"]
+        {
+            assert!(message.contains(word), "{message}");
+        }
+    }
+}
+
 /// The same component, exported for 9.9.9. Versions of the same length, so that the binary's lengths stay right.
 fn renumbered(mut bytes: Vec<u8>, version: &str) -> Vec<u8> {
     assert_eq!(version.len(), 5, "write another number here for {version}");
@@ -276,10 +295,21 @@ async fn s37_a_connection_that_it_asks_for_is_opened_or_denied() {
         let address = greeting_server().await;
         let grant = NetGrant { address, private: true, ..NetGrant::default() };
         let plan = plan(&fixture, json!({})).change(|spec| {
+            spec.net.insert("broker".to_owned(), grant.clone());
+        });
+        let lane = plan.load().await;
+        for topic in ["net", "net-in-clear"] {
+            assert_eq!(reference(&lane.deliver(event(topic)).await), format!("read {}", hex(b"hello")));
+        }
+        // The greeting is all it says, so the TLS it asks for is not to be had there.
+        let grant = NetGrant { tls: NetTls::Start, ..grant };
+        let plan = self::plan(&fixture, json!({})).change(|spec| {
             spec.net.insert("broker".to_owned(), grant);
         });
-        let outcome = plan.load().await.deliver(event("net")).await;
-        assert_eq!(reference(&outcome), format!("read {}", hex(b"hello")));
+        let lane = plan.load().await;
+        assert_eq!(reference(&lane.deliver(event("net")).await), "denied");
+        let told = lane.deliver(event("net-in-clear")).await;
+        assert_eq!(reference(&told), format!("read {}, unreachable", hex(b"hello")));
     }
 }
 

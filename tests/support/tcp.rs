@@ -28,6 +28,8 @@ pub enum Behaviour {
     Silence,
     /// Does not even read.
     Deaf,
+    /// Says this in the clear, hears one line, and then echoes inside of TLS.
+    StartTls(&'static str),
 }
 
 /// Stops when dropped.
@@ -86,6 +88,16 @@ async fn serve(behaviour: Behaviour, tls: Option<TlsAcceptor>, mut tcp: TcpStrea
         let _ = tcp.set_linger(Some(std::time::Duration::ZERO));
         return;
     }
+    if let Behaviour::StartTls(greeting) = behaviour {
+        let heard = async {
+            tcp.write_all(greeting.as_bytes()).await?;
+            while tcp.read_u8().await? != b'\n' {}
+            std::io::Result::Ok(())
+        };
+        if heard.await.is_err() {
+            return;
+        }
+    }
     let stream: Box<dyn Stream> = match tls {
         None => Box::new(tcp),
         Some(tls) => match tls.accept(tcp).await {
@@ -99,7 +111,7 @@ async fn serve(behaviour: Behaviour, tls: Option<TlsAcceptor>, mut tcp: TcpStrea
 
 async fn behave(behaviour: Behaviour, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
     match behaviour {
-        Behaviour::Echo => {
+        Behaviour::Echo | Behaviour::StartTls(_) => {
             let (mut reads, mut writes) = tokio::io::split(stream);
             tokio::io::copy(&mut reads, &mut writes).await?;
             writes.shutdown().await

@@ -148,10 +148,16 @@ fn granting(destination: &str, need: &Need) -> String {
             let origin = if need.name.is_empty() { "https://example.com" } else { &need.name };
             format!("[[destination.{destination}.http]]\norigin = {}", quoted(origin))
         }
-        Some(Capability::Secret) => format!(
-            "[destination.{destination}.secrets.{}]\nkeys = [{{ env = \"SECRET\" }}]\nuse = [\"hmac-sha256\"]",
-            name("SECRET")
-        ),
+        Some(Capability::Secret) => {
+            let uses = match need.uses.as_slice() {
+                [] => quoted("hmac-sha256"),
+                uses => uses.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", "),
+            };
+            format!(
+                "[destination.{destination}.secrets.{}]\nkeys = [{{ env = \"SECRET\" }}]\nuse = [{uses}]",
+                name("SECRET")
+            )
+        }
         Some(Capability::Net) => {
             format!("[destination.{destination}.net.{}]\naddress = \"host:port\"", name("ENDPOINT"))
         }
@@ -200,7 +206,7 @@ mod tests {
         let found = Inspection {
             digest: "0".repeat(64),
             bytes: 1,
-            exports: vec!["outhaul:delivery/deliver@0.1.0".into()],
+            exports: vec!["outhaul:delivery/deliver@1.0.0".into()],
             imports: Vec::new(),
             optional: Default::default(),
             description: Ok(None),
@@ -214,7 +220,9 @@ mod tests {
             capability: capability.into(),
             name: name.into(),
             optional,
+            uses: vec!["reveal".into(), "a\"b".into()],
             purpose: "evil\n[server]\nlisten = \"0.0.0.0:1\"".into(),
+            ..Need::default()
         };
         let description = Description {
             name: "my \"plugin\"".into(),

@@ -10,9 +10,9 @@ use super::spec::PluginSpec;
 
 /// Packages this host offers to every plugin, with the version it has.
 const OFFERED: [(&str, &str); 10] = [
-    ("outhaul:delivery", "0.1.0"),
-    ("outhaul:log", "0.1.0"),
-    ("outhaul:secrets", "0.1.0"),
+    ("outhaul:delivery", "1.0.0"),
+    ("outhaul:log", "1.0.0"),
+    ("outhaul:secrets", "1.0.0"),
     ("wasi:cli", "0.2"),
     ("wasi:clocks", "0.2"),
     ("wasi:filesystem", "0.2"),
@@ -25,7 +25,7 @@ const OFFERED: [(&str, &str); 10] = [
 /// Packages a component imports only if its destination's config grants something of them, with the
 /// capability that `needs` calls them.
 const GRANTED_BY_CONFIG: [(&str, &str, Capability); 2] =
-    [("outhaul:net", "0.1.0", Capability::Net), ("outhaul:sql", "0.1.0", Capability::Sql)];
+    [("outhaul:net", "1.0.0", Capability::Net), ("outhaul:sql", "1.0.0", Capability::Sql)];
 
 const CONTRACT: &str = "outhaul:delivery";
 const DELIVER: &str = "outhaul:delivery/deliver";
@@ -222,43 +222,43 @@ mod tests {
 
     #[test]
     fn a_component_of_another_version_is_told_both_and_the_fix() {
-        let exports = ["outhaul:delivery/deliver@0.9.0".to_owned()];
+        let exports = ["outhaul:delivery/deliver@2.0.0".to_owned()];
         let error = check_exports(&exports).unwrap_err();
         assert!(
-            error.contains("0.9.0") && error.contains("0.1.0") && error.contains("newer host"),
+            error.contains("2.0.0") && error.contains("1.0.0") && error.contains("newer host"),
             "{error}"
         );
-        let exports = ["outhaul:delivery/deliver@0.0.3".to_owned()];
+        let exports = ["outhaul:delivery/deliver@0.1.0".to_owned()];
         let error = check_exports(&exports).unwrap_err();
         assert!(error.contains("build the plugin again"), "{error}");
-        assert_eq!(check_exports(&["outhaul:delivery/deliver@0.1.7".to_owned()]), Ok(Exports::default()));
+        assert_eq!(check_exports(&["outhaul:delivery/deliver@1.7.0".to_owned()]), Ok(Exports::default()));
     }
 
     #[test]
     fn a_component_without_deliver_is_told_what_it_exports() {
         let error = check_exports(&["wasi:cli/run@0.2.6".to_owned()]).unwrap_err();
         assert!(
-            error.contains("outhaul:delivery/deliver@0.1.0") && error.contains("wasi:cli/run"),
+            error.contains("outhaul:delivery/deliver@1.0.0") && error.contains("wasi:cli/run"),
             "{error}"
         );
     }
 
     #[test]
     fn optional_exports_are_found_and_one_of_another_version_is_refused() {
-        let names = |more: &str| ["outhaul:delivery/deliver@0.1.0".to_owned(), more.to_owned()];
-        let found = check_exports(&names("outhaul:delivery/batch@0.1.0")).unwrap();
+        let names = |more: &str| ["outhaul:delivery/deliver@1.0.0".to_owned(), more.to_owned()];
+        let found = check_exports(&names("outhaul:delivery/batch@1.0.0")).unwrap();
         assert_eq!(found, Exports { batch: true, ..Exports::default() });
-        let error = check_exports(&names("outhaul:delivery/batch@0.2.0")).unwrap_err();
-        assert!(error.contains("0.2.0") && error.contains("newer host"), "{error}");
+        let error = check_exports(&names("outhaul:delivery/batch@2.0.0")).unwrap_err();
+        assert!(error.contains("2.0.0") && error.contains("newer host"), "{error}");
         assert_eq!(check_exports(&names("outhaul:delivery/later@0.1.9")), Ok(Exports::default()));
     }
 
     fn saying(needs: &[(&str, &str, bool)]) -> Result<Option<Description>, String> {
-        let needs = needs.iter().map(|(capability, name, optional)| super::super::describe::Need {
+        let needs = needs.iter().map(|(capability, name, optional)| Need {
             capability: (*capability).into(),
             name: (*name).into(),
             optional: *optional,
-            purpose: String::new(),
+            ..Need::default()
         });
         Ok(Some(Description { needs: needs.collect(), ..Description::default() }))
     }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_import_that_config_must_grant_is_refused_with_the_lines_to_add() {
-        assert_eq!(check_import("outhaul:sql/sql@0.1.0"), Ok(Some(Capability::Sql)));
+        assert_eq!(check_import("outhaul:sql/sql@1.0.0"), Ok(Some(Capability::Sql)));
         let error = check_gated(&[Capability::Sql], &Ok(None), &bare("stock")).unwrap_err();
         assert!(error.contains("outhaul:sql") && error.contains("[destination.stock]"), "{error}");
         assert!(error.contains("[sql.DATABASE]"), "{error}");
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn imports_are_matched_by_package_and_compatible_version() {
-        for name in ["wasi:io/streams@0.2.0", "wasi:http/types@0.2.12", "outhaul:log/log@0.1.0"] {
+        for name in ["wasi:io/streams@0.2.0", "wasi:http/types@0.2.12", "outhaul:log/log@1.0.0"] {
             assert_eq!(check_import(name), Ok(None), "{name}");
         }
         for (name, word) in [

@@ -19,11 +19,14 @@ pub mod net {
         path: ["../wit/deps/io.wit", "../wit/net"],
         world: "outhaul:net/with-net",
         imports: { default: async | trappable },
-        with: { "wasi:io": wasmtime_wasi::p2::bindings::io },
+        with: {
+            "wasi:io": wasmtime_wasi::p2::bindings::io,
+            "outhaul:net/net.tls-start": crate::plugin::capability::net::TlsStart,
+        },
         require_store_data_send: true,
     });
 
-    pub use self::outhaul::net::net::{ConnectError, Host, add_to_linker};
+    pub use self::outhaul::net::net::{ConnectError, Connection, Host, HostTlsStart, add_to_linker};
 }
 
 // The shared types have no functions; the linker asks for the trait all the same.

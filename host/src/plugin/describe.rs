@@ -21,6 +21,7 @@ const NAME_BYTES_MAX: usize = 128;
 const NEED_NAME_BYTES_MAX: usize = 255;
 const PURPOSE_BYTES_MAX: usize = 1 << 10;
 const NEEDS_MAX: usize = 64;
+const USES_MAX: usize = 16;
 const ATTRIBUTES_MAX: usize = 64;
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -49,12 +50,17 @@ pub struct Need {
     /// Which one; empty where the settings say.
     #[serde(default)]
     pub name: String,
+    /// What the config must allow it for: of a secret, the algorithms it signs by, or `reveal`.
+    #[serde(default)]
+    pub uses: Vec<String>,
     /// The plugin works without it.
     #[serde(default)]
     pub optional: bool,
     /// One sentence: what for.
     #[serde(default)]
     pub purpose: String,
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// Asks the component on an instance of its own, which has no grants and is not configured. Where it
@@ -79,8 +85,10 @@ pub async fn describe(runtime: &Inner, bare: Arc<Parts>, component: &Path) -> Sa
     let needs = said.needs.into_iter().map(|need| Need {
         capability: need.capability,
         name: need.name,
+        uses: need.uses,
         optional: need.optional,
         purpose: need.purpose,
+        attributes: need.attributes.into_iter().collect(),
     });
     let description = Description {
         name: said.name,
@@ -151,24 +159,32 @@ fn bounded(said: Description) -> Result<Description, String> {
             true => need.name,
             false => whole("the name of a need", need.name, NEED_NAME_BYTES_MAX)?,
         };
+        most("uses of a need", need.uses.len(), USES_MAX)?;
+        most("attributes of a need", need.attributes.len(), ATTRIBUTES_MAX)?;
+        let uses = need.uses.into_iter().map(|one| whole("a use of a need", one, NAME_BYTES_MAX));
         Ok(Need {
             capability: whole("the capability of a need", need.capability, NAME_BYTES_MAX)?,
             name,
+            uses: uses.collect::<Result<_, String>>()?,
             optional: need.optional,
             purpose: text::word(&need.purpose, PURPOSE_BYTES_MAX),
+            attributes: words(need.attributes),
         })
     });
-    let attributes = said
-        .attributes
-        .into_iter()
-        .map(|(name, value)| (text::word(&name, NAME_BYTES_MAX), text::word(&value, PURPOSE_BYTES_MAX)));
     Ok(Description {
         name: whole("name", said.name, NAME_BYTES_MAX)?,
         version: whole("version", said.version, NAME_BYTES_MAX)?,
         needs: needs.collect::<Result<_, String>>()?,
-        attributes: attributes.collect(),
+        attributes: words(said.attributes),
         settings_schema: said.settings_schema,
     })
+}
+
+fn words(attributes: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let word = |(name, value): (String, String)| {
+        (text::word(&name, NAME_BYTES_MAX), text::word(&value, PURPOSE_BYTES_MAX))
+    };
+    attributes.into_iter().map(word).collect()
 }
 
 #[cfg(test)]
@@ -192,6 +208,7 @@ mod tests {
             name: "stock".into(),
             optional: true,
             purpose: "the ledger".into(),
+            ..Need::default()
         };
         assert_eq!((said.name.as_str(), said.version.as_str()), ("stock", "1.2.3"));
         assert_eq!((said.needs, said.attributes["language"].as_str()), (vec![need], "c"));

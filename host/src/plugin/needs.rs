@@ -42,6 +42,7 @@ pub struct Missing {
 pub fn ungranted(description: &Description, spec: &PluginSpec) -> Vec<Missing> {
     let missing = description.needs.iter().filter_map(|need| {
         let fix = match Capability::parse(&need.capability) {
+            Some(Capability::Secret) => secret_fix(need, spec)?,
             Some(capability) if is_granted(capability, &need.name, spec) => return None,
             Some(capability) => lines(capability, &need.name, &spec.destination),
             None => format!(
@@ -52,6 +53,32 @@ pub fn ungranted(description: &Description, spec: &PluginSpec) -> Vec<Missing> {
         Some(Missing { need: need.clone(), fix })
     });
     missing.collect()
+}
+
+/// What is to be added so that the config grants the secret, for all it is needed for; none if it does. One
+/// whose name the settings say may be any that is granted.
+fn secret_fix(need: &Need, spec: &PluginSpec) -> Option<String> {
+    let destination = &spec.destination;
+    let named = spec.secrets.iter().filter(|(name, _)| need.name.is_empty() || **name == need.name);
+    let mut unfit = None;
+    for (name, grant) in named {
+        let missing = need.uses.iter().find(|asked| !grant.uses.contains(asked))?;
+        unfit.get_or_insert_with(|| {
+            format!("add \"{missing}\" to  use  in [destination.{destination}.secrets.{}]", key(name))
+        });
+    }
+    Some(unfit.unwrap_or_else(|| secret_lines(&need.name, &need.uses, destination)))
+}
+
+fn secret_lines(name: &str, uses: &[String], destination: &str) -> String {
+    let name = if name.is_empty() { "SECRET".to_owned() } else { key(name) };
+    let uses = match uses {
+        [] => "[\"hmac-sha256\"]  (or \"ed25519\", \"reveal\")".to_owned(),
+        uses => format!("{uses:?}"),
+    };
+    format!(
+        "add a section [destination.{destination}.secrets.{name}] with  keys = [{{ env = \"NAME\" }}]  and  use = {uses}"
+    )
 }
 
 /// A need without a name is met by any grant of its kind: the settings say which it will be.
@@ -76,11 +103,7 @@ pub fn lines(capability: Capability, name: &str, destination: &str) -> String {
             let origin = if name.is_empty() { "https://HOST" } else { name };
             format!("add a section [[destination.{destination}.http]] with  origin = {origin:?}")
         }
-        Capability::Secret => format!(
-            "add a section [destination.{destination}.secrets.{}] with  keys = [{{ env = \"NAME\" }}]  and  \
-             use = [\"hmac-sha256\"]  (or \"ed25519\", \"reveal\")",
-            or("SECRET")
-        ),
+        Capability::Secret => secret_lines(name, &[], destination),
         Capability::Net => format!(
             "add a section [destination.{destination}.net.{}] with  address = \"host:port\"",
             or("ENDPOINT")
@@ -108,11 +131,11 @@ mod tests {
     use crate::plugin::spec::{HttpGrant, SecretGrant};
 
     fn need(capability: &str, name: &str) -> Need {
-        Need { capability: capability.into(), name: name.into(), optional: false, purpose: String::new() }
+        Need { capability: capability.into(), name: name.into(), ..Need::default() }
     }
 
     fn spec() -> PluginSpec {
-        let secret = SecretGrant { keys: Vec::new(), uses: Vec::new() };
+        let secret = SecretGrant { keys: Vec::new(), uses: vec!["ed25519".into()] };
         PluginSpec {
             http: vec![HttpGrant {
                 origin: "https://a.example".into(),
@@ -154,6 +177,22 @@ mod tests {
         {
             assert!(missing[index].fix.contains(lines), "{:?}", missing[index]);
         }
+    }
+
+    #[test]
+    fn a_secret_must_be_granted_for_all_it_is_needed_for() {
+        let asked = |name: &str, uses: &[&str]| {
+            let uses = uses.iter().map(|it| (*it).to_owned()).collect();
+            let needs = vec![Need { uses, ..need("secret", name) }];
+            let missing = ungranted(&Description { needs, ..Description::default() }, &spec());
+            missing.into_iter().map(|missing| missing.fix).next()
+        };
+        assert_eq!(asked("signing", &["ed25519"]), None);
+        assert_eq!(asked("", &["ed25519"]), None);
+        let fix = asked("signing", &["ed25519", "reveal"]).unwrap();
+        assert_eq!(fix, "add \"reveal\" to  use  in [destination.hook.secrets.signing]");
+        let fix = asked("login", &["reveal"]).unwrap();
+        assert!(fix.contains("secrets.login]") && fix.ends_with("use = [\"reveal\"]"), "{fix}");
     }
 
     #[test]

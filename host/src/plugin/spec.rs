@@ -242,7 +242,7 @@ pub struct HttpGrant {
 pub struct NetGrant {
     /// `host:port`.
     pub address: String,
-    pub tls: bool,
+    pub tls: NetTls,
     /// Further addresses it may lead to: `host:port` or `*.domain:port`.
     pub also: Vec<String>,
     /// It may be at a private, loopback or link-local address.
@@ -250,6 +250,17 @@ pub struct NetGrant {
     /// Trust these roots instead of the system's.
     pub roots: Option<PathBuf>,
     pub client_cert: Option<ClientCert>,
+}
+
+/// Where TLS begins on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetTls {
+    #[default]
+    None,
+    /// With its first byte.
+    AtOnce,
+    /// Where the protocol starts it, after a first talk in the clear.
+    Start,
 }
 
 /// A database the plugin may open by its name.

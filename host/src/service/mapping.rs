@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::config::file::{
-    ClientCert, ConfigFile, Destination, Endpoint, HttpLimits, Isolation, Limits, OnDead, OrderBy, Registry,
-    Signature, SqlDatabase,
+    ClientCert, ConfigFile, Destination, Endpoint, EndpointTls, HttpLimits, Isolation, Limits, OnDead,
+    OrderBy, Registry, Signature, SqlDatabase,
 };
 use super::config::{Config, SecretRef, UrlRef, digest};
 use crate::domain::RetryPolicy;
@@ -145,7 +145,11 @@ fn signature_check(given: &Signature) -> spec::SignatureCheck {
 fn endpoint(given: &Endpoint) -> spec::NetGrant {
     spec::NetGrant {
         address: given.address.clone(),
-        tls: given.tls,
+        tls: match given.tls {
+            EndpointTls::None => spec::NetTls::None,
+            EndpointTls::AtOnce => spec::NetTls::AtOnce,
+            EndpointTls::Start => spec::NetTls::Start,
+        },
         also: given.also.clone(),
         private: given.private,
         roots: given.roots.clone(),

@@ -27,7 +27,7 @@ impl Broker for AmqpBroker {
     fn describe() -> Description {
         Description::new("amqp", env!("CARGO_PKG_VERSION"), settings::SCHEMA)
             .needs(Need::net("", "the broker of the setting endpoint"))
-            .needs(Need::secret("", "the password that the setting auth names").optional())
+            .needs(Need::secret("", "the password that the setting auth names").uses("reveal").optional())
     }
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {

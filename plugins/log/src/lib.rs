@@ -7,8 +7,8 @@ mod bindings {
         inline: "
             package outhaul:log-plugin;
             world log-plugin {
-                include outhaul:delivery/destination@0.1.0;
-                export outhaul:delivery/describe@0.1.0;
+                include outhaul:delivery/destination@1.0.0;
+                export outhaul:delivery/describe@1.0.0;
             }
         ",
         world: "outhaul:log-plugin/log-plugin",

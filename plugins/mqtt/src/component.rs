@@ -27,7 +27,7 @@ impl Broker for MqttBroker {
     fn describe() -> Description {
         Description::new("mqtt", env!("CARGO_PKG_VERSION"), settings::SCHEMA)
             .needs(Need::net("", "the broker of the setting endpoint"))
-            .needs(Need::secret("", "the password named by the setting auth").optional())
+            .needs(Need::secret("", "the password named by the setting auth").uses("reveal").optional())
     }
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {

@@ -131,10 +131,7 @@ pub fn login_refused(text: &str) -> Failure {
         true => Failure::unavailable("refused", format!("the server refuses connections: {text}")),
         false if lower.contains("tls required") => Failure::misconfigured(
             "tls-required",
-            format!(
-                "the server says {text:?}; set  tls = true  for the endpoint, and  handshake_first: true  in the \
-                 server's tls block"
-            ),
+            format!("the server says {text:?}; write  tls = \"start\"  in the endpoint's section"),
         ),
         false if lower.contains("permissions violation for subscription") => Failure::misconfigured(
             "permission",
@@ -145,6 +142,14 @@ pub fn login_refused(text: &str) -> Failure {
             format!("the server refuses the login: {text}; see the setting auth"),
         ),
     }
+}
+
+/// The operator wants TLS, and the server has none: nothing secret may be said to it.
+pub fn no_tls() -> Failure {
+    Failure::misconfigured(
+        "no-tls",
+        "the endpoint has  tls = \"start\" , and the server offers no TLS; give it a tls block, or remove the key",
+    )
 }
 
 /// The subject that the user may not publish to, if that is what the line says.

@@ -45,12 +45,12 @@ impl Broker for NatsBroker {
         let began = Instant::now();
         let mut key = 0;
         loop {
-            let mut connection = net::connect(&self.settings.endpoint, self.address())
+            let (mut connection, tls) = net::connect_in_clear(&self.settings.endpoint, self.address())
                 .map_err(|error| self.elsewhere(error.into()))?;
             connection.allow(time.saturating_sub(began.elapsed()));
             let inbox = format!("{}.{}", self.settings.inbox, random::hex(12));
             let mut keys = 1;
-            let opened = Session::open(connection, inbox, |info| {
+            let opened = Session::open(connection, tls.map(|tls| || tls.start()), inbox, |info| {
                 let mut all = credentials(self.settings.auth.as_ref(), info)?;
                 keys = all.len();
                 Ok(all.swap_remove(key))

@@ -16,6 +16,7 @@ pub struct Info {
     pub max_payload: usize,
     pub headers: bool,
     pub tls_required: bool,
+    pub tls_available: bool,
     /// To be signed at the login.
     pub nonce: String,
     /// The server is about to stop, and wants its clients to go elsewhere.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use broker::{Published, Tally};
-use outhaul_plugin::net::{Connection, Error, Pipe, Streams};
+use outhaul_plugin::net::{ConnectError, Connection, Error, Pipe, Streams};
 use outhaul_plugin::{Event, Failure, Receipt};
 use serde_json::{Value, json};
 
@@ -41,10 +41,24 @@ impl From<Error> for LoginError {
     }
 }
 
+/// Nothing was said by us yet.
+fn secure<P: Pipe>(
+    connection: &mut Connection<P>,
+    info: &Info,
+    start: impl FnOnce() -> Result<(), ConnectError>,
+) -> Result<(), Failure> {
+    match info.tls_required || info.tls_available {
+        true => connection.start_tls(start),
+        false => Err(answer::no_tls()),
+    }
+}
+
 impl<P: Pipe> Session<P> {
-    /// The server speaks first; `credentials` are made of what it says.
+    /// The server speaks first, in the clear if the operator wants TLS to be started; `credentials` are made
+    /// of what it says.
     pub fn open(
         mut connection: Connection<P>,
+        start_tls: Option<impl FnOnce() -> Result<(), ConnectError>>,
         inbox: String,
         credentials: impl FnOnce(&Info) -> Result<Credentials, Failure>,
     ) -> Result<Self, LoginError> {
@@ -56,6 +70,9 @@ impl<P: Pipe> Session<P> {
         if !info.headers {
             let message = format!("nats-server {} has no headers; update it to 2.2 or later", info.version);
             return Err(LoginError::Unfit(Box::new(Failure::misconfigured("server-too-old", message))));
+        }
+        if let Some(start) = start_tls {
+            secure(&mut connection, &info, start).map_err(|failure| LoginError::Unfit(Box::new(failure)))?;
         }
         let credentials = credentials(&info).map_err(|failure| LoginError::Unfit(Box::new(failure)))?;
         connection.queue(format!("CONNECT {}\r\n", connect(credentials)).as_bytes())?;

@@ -23,7 +23,7 @@ impl Broker for RedisBroker {
     fn describe() -> Description {
         Description::new("redis", env!("CARGO_PKG_VERSION"), settings::SCHEMA)
             .needs(Need::net("", "the server of the setting endpoint"))
-            .needs(Need::secret("", "the password named by the setting auth").optional())
+            .needs(Need::secret("", "the password named by the setting auth").uses("reveal").optional())
     }
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {

@@ -18,7 +18,7 @@ pub mod destination {
         inline: "
             package outhaul:sdk;
             world sdk-destination {
-                include outhaul:delivery/destination@0.1.0;
+                include outhaul:delivery/destination@1.0.0;
                 import wasi:clocks/monotonic-clock@0.2.12;
                 import wasi:http/outgoing-handler@0.2.12;
                 import wasi:random/random@0.2.12;
@@ -39,7 +39,7 @@ pub mod net {
         path: ["wit/deps/io.wit", "wit/net"],
         inline: "
             package outhaul:sdk;
-            world sdk-net { import outhaul:net/net@0.1.0; }
+            world sdk-net { import outhaul:net/net@1.0.0; }
         ",
         world: "outhaul:sdk/sdk-net",
         with: {
@@ -48,6 +48,8 @@ pub mod net {
             "wasi:io/streams@0.2.12": crate::bindings::destination::wasi::io::streams,
         },
         additional_derives: [PartialEq],
+        // Hold resources, which nothing compares.
+        additional_derives_ignore: ["connection", "tls-start"],
         generate_all,
     });
 }
@@ -68,11 +70,11 @@ pub mod batch {
         path: ["wit/log", "wit/secrets", "wit/delivery"],
         inline: "
             package outhaul:sdk;
-            world sdk-batch { export outhaul:delivery/batch@0.1.0; }
+            world sdk-batch { export outhaul:delivery/batch@1.0.0; }
         ",
         world: "outhaul:sdk/sdk-batch",
         with: {
-            "outhaul:delivery/types@0.1.0": crate::bindings::destination::outhaul::delivery::types,
+            "outhaul:delivery/types@1.0.0": crate::bindings::destination::outhaul::delivery::types,
         },
         additional_derives: [PartialEq],
         pub_export_macro: true,
@@ -85,11 +87,11 @@ pub mod describe {
         path: ["wit/log", "wit/secrets", "wit/delivery"],
         inline: "
             package outhaul:sdk;
-            world sdk-describe { export outhaul:delivery/describe@0.1.0; }
+            world sdk-describe { export outhaul:delivery/describe@1.0.0; }
         ",
         world: "outhaul:sdk/sdk-describe",
         with: {
-            "outhaul:delivery/types@0.1.0": crate::bindings::destination::outhaul::delivery::types,
+            "outhaul:delivery/types@1.0.0": crate::bindings::destination::outhaul::delivery::types,
         },
         additional_derives: [PartialEq],
         pub_export_macro: true,
@@ -102,11 +104,11 @@ pub mod check {
         path: ["wit/log", "wit/secrets", "wit/delivery"],
         inline: "
             package outhaul:sdk;
-            world sdk-check { export outhaul:delivery/check@0.1.0; }
+            world sdk-check { export outhaul:delivery/check@1.0.0; }
         ",
         world: "outhaul:sdk/sdk-check",
         with: {
-            "outhaul:delivery/types@0.1.0": crate::bindings::destination::outhaul::delivery::types,
+            "outhaul:delivery/types@1.0.0": crate::bindings::destination::outhaul::delivery::types,
         },
         additional_derives: [PartialEq],
         pub_export_macro: true,
@@ -119,7 +121,7 @@ pub mod tick {
         path: ["wit/log", "wit/secrets", "wit/delivery"],
         inline: "
             package outhaul:sdk;
-            world sdk-tick { export outhaul:delivery/tick@0.1.0; }
+            world sdk-tick { export outhaul:delivery/tick@1.0.0; }
         ",
         world: "outhaul:sdk/sdk-tick",
         additional_derives: [PartialEq],
@@ -133,7 +135,7 @@ pub mod close {
         path: ["wit/log", "wit/secrets", "wit/delivery"],
         inline: "
             package outhaul:sdk;
-            world sdk-close { export outhaul:delivery/close@0.1.0; }
+            world sdk-close { export outhaul:delivery/close@1.0.0; }
         ",
         world: "outhaul:sdk/sdk-close",
         additional_derives: [PartialEq],

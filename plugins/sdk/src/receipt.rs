@@ -73,7 +73,20 @@ impl Need {
     }
 
     pub fn new(capability: impl Into<String>, name: impl Into<String>, purpose: impl Into<String>) -> Self {
-        Self { capability: capability.into(), name: name.into(), optional: false, purpose: purpose.into() }
+        Self {
+            capability: capability.into(),
+            name: name.into(),
+            uses: Vec::new(),
+            optional: false,
+            purpose: purpose.into(),
+            attributes: Vec::new(),
+        }
+    }
+
+    /// What a secret must be granted for: an algorithm it signs by, or `reveal`.
+    pub fn uses(mut self, what: impl Into<String>) -> Self {
+        self.uses.push(what.into());
+        self
     }
 
     /// The plugin works without it.

@@ -61,7 +61,7 @@ impl Author {
 }
 
 /// A plugin in TypeScript on top of the template's own, which is renamed.
-const PLUGIN_TS: &str = r#"import type { Event, Receipt } from "outhaul:delivery/types@0.1.0";
+const PLUGIN_TS: &str = r#"import type { Event, Receipt } from "outhaul:delivery/types@1.0.0";
 import { batch, deliver as posting, describe } from "./posting.js";
 
 export const deliver = {

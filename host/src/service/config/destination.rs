@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::canary::CanaryOf;
 use super::database::{SqlDatabase, SqlLimits};
+use super::endpoint::Endpoint;
 use super::secret::SecretRef;
 use super::units::{Bytes, Span};
 use crate::domain::RetryPolicy;
@@ -349,28 +350,6 @@ pub struct Secret {
     /// `hmac-sha256`, `ed25519`, or `reveal`, which hands the key itself to the plugin.
     #[serde(rename = "use")]
     pub uses: Vec<String>,
-}
-
-/// An endpoint the plugin connects to through `outhaul:net`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Endpoint {
-    /// `host:port`.
-    pub address: String,
-    /// The host makes TLS; the plugin sees what is inside.
-    #[serde(default)]
-    pub tls: bool,
-    /// Further addresses it may lead to: `host:port`, or `*.domain:port` for all names below a domain.
-    #[serde(default)]
-    pub also: Vec<String>,
-    /// It may be at a private, loopback or link-local address.
-    #[serde(default)]
-    pub private: bool,
-    /// A PEM file of roots to trust instead of the system's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub roots: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_cert: Option<ClientCert>,
 }
 
 /// Sockets of the plugin's own (`wasi:sockets`).

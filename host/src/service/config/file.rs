@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use super::canary::CanaryOf;
 pub use super::database::*;
 pub use super::destination::*;
+pub use super::endpoint::*;
 use super::secret::{SecretRef, UrlRef};
 use super::units::{Bytes, Span};
 

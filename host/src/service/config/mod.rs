@@ -7,6 +7,7 @@ mod database;
 mod database_tests;
 mod destination;
 pub mod digest;
+mod endpoint;
 pub mod file;
 mod locate;
 mod ranges;

@@ -145,6 +145,7 @@ fn endpoints_and_sockets_are_granted_and_their_files_stand_beside_the_config() {
     let allow = hook.allow.as_ref().unwrap();
     assert!(!allow.resolve && !allow.private);
     let broker = &hook.net["broker"];
+    assert_eq!(broker.tls, file::EndpointTls::AtOnce);
     assert_eq!(broker.roots.as_deref(), Some(Path::new("/etc/outhaul/ca.pem")));
     let client = broker.client_cert.as_ref().unwrap();
     assert_eq!(client.cert, Path::new("/etc/outhaul/c.pem"));
@@ -166,6 +167,11 @@ fn an_address_that_is_none_is_refused_with_its_key_and_how_to_write_it() {
             "[destination.hook.net.broker]\naddress = \"h:1\"\nroots = \"ca.pem\"",
             "net.broker.roots",
             "tls = true",
+        ),
+        (
+            "[destination.hook.net.broker]\naddress = \"h:1\"\ntls = \"starttls\"",
+            "net.broker.tls",
+            "\"start\" where the protocol",
         ),
         ("limits = { net = { connections = 0 } }", "limits.net.connections", "it may be 1 to 10000"),
     ] {

@@ -261,7 +261,7 @@ impl Checked<'_, '_> {
         for (key, is_given) in
             [("roots", endpoint.roots.is_some()), ("client_cert", endpoint.client_cert.is_some())]
         {
-            if is_given && !endpoint.tls {
+            if is_given && endpoint.tls == EndpointTls::None {
                 let text = "this only means something with  tls = true ; add it, or remove this key";
                 self.refuse(&["net", name, key], text);
             }

@@ -27,9 +27,11 @@ fn event(id: &str) -> Event {
     }
 }
 
+type NoTls = fn() -> Result<(), ConnectError>;
+
 fn open(says: &[&[u8]]) -> Result<Session<Script>, LoginError> {
     let script = Script::saying(&[&[INFO], says].concat());
-    Session::open(Connection::over(script), "_INBOX.x".into(), |info| {
+    Session::open(Connection::over(script), None::<NoTls>, "_INBOX.x".into(), |info| {
         assert_eq!(info.nonce, "abc");
         Ok(Credentials::new())
     })
@@ -150,12 +152,34 @@ fn a_refused_login_and_a_server_that_is_none_are_told_apart() {
     let silent = open(&[]).err();
     assert_eq!(silent, Some(LoginError::Failed(Error::TimedOut)));
     let other =
-        Session::open(
-            Connection::over(Script::saying(&[b"+OK\r\n"])),
-            "i".into(),
-            |_| Ok(Credentials::new()),
-        );
+        Session::open(Connection::over(Script::saying(&[b"+OK\r\n"])), None::<NoTls>, "i".into(), |_| {
+            Ok(Credentials::new())
+        });
     assert!(matches!(other.err(), Some(LoginError::Failed(Error::Protocol(_)))));
+}
+
+#[test]
+fn tls_is_started_before_anything_is_said_and_never_given_up() {
+    let secured = |info: &[u8]| {
+        // Nothing more is there when TLS is started.
+        let script = Script::saying(&[info, b"", b"", b"PONG\r\n"]);
+        let mut was_started = false;
+        let start = || {
+            was_started = true;
+            Ok(())
+        };
+        let opened =
+            Session::open(Connection::over(script), Some(start), "i".into(), |_| Ok(Credentials::new()));
+        (was_started, opened.err())
+    };
+    assert_eq!(secured(b"INFO {\"headers\":true,\"tls_required\":true}\r\n"), (true, None));
+    assert_eq!(secured(b"INFO {\"headers\":true,\"tls_available\":true}\r\n"), (true, None));
+    let (was_started, error) = secured(INFO);
+    let Some(LoginError::Unfit(failure)) = error else { panic!("{error:?}") };
+    assert!(!was_started && matches!(*failure, Failure::Misconfigured(detail) if detail.code == "no-tls"));
+    // Somebody between could have added it.
+    let (was_started, error) = secured(b"INFO {\"headers\":true,\"tls_required\":true}\r\n+OK\r\n");
+    assert!(!was_started && matches!(error, Some(LoginError::Unfit(_))));
 }
 
 #[test]

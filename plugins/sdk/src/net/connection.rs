@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Error, Streams};
+use super::{ConnectError, Error, Streams};
+use crate::Failure;
 
 /// Queued bytes beyond this are sent without waiting for [`Connection::flush`].
 const QUEUE_BYTES: usize = 64 << 10;
@@ -82,6 +83,23 @@ impl<P: Pipe> Connection<P> {
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.queue(bytes)?;
         self.flush()
+    }
+
+    /// Starts TLS after a talk in the clear: sends what is in line, and has `start` (a
+    /// [`TlsStart`](super::TlsStart)'s) make it. What came in the clear and was not taken by then might be
+    /// anybody's, and must not pass for protected: it is an error.
+    pub fn start_tls(&mut self, start: impl FnOnce() -> Result<(), ConnectError>) -> Result<(), Failure> {
+        self.flush()?;
+        while self.pipe.room()? == 0 {
+            self.pipe.wait(true)?;
+        }
+        self.fill()?;
+        match self.received.len() - self.taken {
+            0 => Ok(start()?),
+            bytes => {
+                Err(Error::Protocol(format!("{bytes} bytes in the clear, before TLS was started")).into())
+            }
+        }
     }
 
     /// The place in the stream of the next byte to be queued. What begins at a place that [`sent`](Self::sent)
@@ -224,6 +242,21 @@ mod tests {
         connection.send(b"x").unwrap();
         assert!(connection.pipe.says.is_empty(), "it was read while there was no room");
         assert_eq!(connection.line(10).unwrap(), b"ack");
+    }
+
+    #[test]
+    fn tls_is_started_once_all_was_sent_and_nothing_waits_unread() {
+        let mut connection = saying(&[Ok(b"ready\n")]);
+        connection.queue(b"starttls\n").unwrap();
+        assert_eq!(connection.line(10).unwrap(), b"ready");
+        assert_eq!(connection.start_tls(|| Ok(())), Ok(()));
+        let refused = connection.start_tls(|| Err(ConnectError::Tls("unknown root".into())));
+        assert!(matches!(refused, Err(Failure::Misconfigured(detail)) if detail.message == "unknown root"));
+
+        let mut injected = saying(&[Ok(b"ready\nforged\n")]);
+        assert_eq!(injected.line(10).unwrap(), b"ready");
+        let refused = injected.start_tls(|| panic!("it must not be started"));
+        assert!(matches!(refused, Err(Failure::Unavailable(info)) if info.message.contains("7 bytes")));
     }
 
     #[test]

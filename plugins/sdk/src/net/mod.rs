@@ -19,6 +19,25 @@ pub use streams::Streams;
 use crate::bindings::net::outhaul::net::net;
 pub use crate::bindings::net::outhaul::net::net::ConnectError;
 
+/// Opens a connection for a protocol whose two sides first talk in the clear. If TLS comes back with it, the
+/// operator wants it: nothing secret may be sent before [`Connection::start_tls`].
+pub fn connect_in_clear(
+    endpoint: &str,
+    address: Option<&str>,
+) -> Result<(Connection, Option<TlsStart>), ConnectError> {
+    let net::Connection { input, output, tls } = net::connect_in_clear(endpoint, address)?;
+    Ok((Connection::over(Streams::new(input, output)), tls.map(TlsStart)))
+}
+
+/// TLS that is still to be started on a connection, by [`Connection::start_tls`].
+pub struct TlsStart(net::TlsStart);
+
+impl TlsStart {
+    pub fn start(self) -> Result<(), ConnectError> {
+        net::TlsStart::start(self.0)
+    }
+}
+
 /// Opens a connection to the endpoint of this name. `address` (`host:port`) chooses one of the further
 /// addresses it may lead to (`also`).
 pub fn connect(endpoint: &str, address: Option<&str>) -> Result<Connection, ConnectError> {

@@ -248,22 +248,22 @@ extern void __wasm_import_wasi_http_types_http_error_code(int32_t, uint8_t *);
 __attribute__((__import_module__("wasi:http/outgoing-handler@0.2.12"), __import_name__("handle")))
 extern void __wasm_import_wasi_http_outgoing_handler_handle(int32_t, int32_t, int32_t, uint8_t *);
 
-// Imported Functions from `outhaul:log/log@0.1.0`
+// Imported Functions from `outhaul:log/log@1.0.0`
 
-__attribute__((__import_module__("outhaul:log/log@0.1.0"), __import_name__("log")))
+__attribute__((__import_module__("outhaul:log/log@1.0.0"), __import_name__("log")))
 extern void __wasm_import_outhaul_log_log_log(int32_t, uint8_t *, size_t);
 
-// Imported Functions from `outhaul:secrets/secrets@0.1.0`
+// Imported Functions from `outhaul:secrets/secrets@1.0.0`
 
-__attribute__((__import_module__("outhaul:secrets/secrets@0.1.0"), __import_name__("sign")))
+__attribute__((__import_module__("outhaul:secrets/secrets@1.0.0"), __import_name__("sign")))
 extern void __wasm_import_outhaul_secrets_secrets_sign(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("outhaul:secrets/secrets@0.1.0"), __import_name__("reveal")))
+__attribute__((__import_module__("outhaul:secrets/secrets@1.0.0"), __import_name__("reveal")))
 extern void __wasm_import_outhaul_secrets_secrets_reveal(uint8_t *, size_t, uint8_t *);
 
-// Exported Functions from `outhaul:delivery/describe@0.1.0`
+// Exported Functions from `outhaul:delivery/describe@1.0.0`
 
-__attribute__((__weak__, __export_name__("cabi_post_outhaul:delivery/describe@0.1.0#describe")))
+__attribute__((__weak__, __export_name__("cabi_post_outhaul:delivery/describe@1.0.0#describe")))
 void __wasm_export_exports_outhaul_delivery_describe_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + sizeof(void*)))) > 0) {
     free(*((uint8_t **) (arg0 + 0)));
@@ -274,11 +274,11 @@ void __wasm_export_exports_outhaul_delivery_describe_describe_post_return(uint8_
   if ((*((size_t*) (arg0 + (5*sizeof(void*))))) > 0) {
     free(*((uint8_t **) (arg0 + (4*sizeof(void*)))));
   }
-  size_t len = *((size_t*) (arg0 + (7*sizeof(void*))));
-  if (len > 0) {
-    uint8_t *ptr = *((uint8_t **) (arg0 + (6*sizeof(void*))));
-    for (size_t i = 0; i < len; i++) {
-      uint8_t *base = ptr + i * (7*sizeof(void*));
+  size_t len3 = *((size_t*) (arg0 + (7*sizeof(void*))));
+  if (len3 > 0) {
+    uint8_t *ptr4 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
+    for (size_t i5 = 0; i5 < len3; i5++) {
+      uint8_t *base = ptr4 + i5 * (11*sizeof(void*));
       (void) base;
       if ((*((size_t*) (base + sizeof(void*)))) > 0) {
         free(*((uint8_t **) (base + 0)));
@@ -286,17 +286,44 @@ void __wasm_export_exports_outhaul_delivery_describe_describe_post_return(uint8_
       if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
         free(*((uint8_t **) (base + (2*sizeof(void*)))));
       }
-      if ((*((size_t*) (base + (6*sizeof(void*))))) > 0) {
-        free(*((uint8_t **) (base + (5*sizeof(void*)))));
+      size_t len = *((size_t*) (base + (5*sizeof(void*))));
+      if (len > 0) {
+        uint8_t *ptr = *((uint8_t **) (base + (4*sizeof(void*))));
+        for (size_t i = 0; i < len; i++) {
+          uint8_t *base = ptr + i * (2*sizeof(void*));
+          (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
+        }
+        free(ptr);
+      }
+      if ((*((size_t*) (base + (8*sizeof(void*))))) > 0) {
+        free(*((uint8_t **) (base + (7*sizeof(void*)))));
+      }
+      size_t len0 = *((size_t*) (base + (10*sizeof(void*))));
+      if (len0 > 0) {
+        uint8_t *ptr1 = *((uint8_t **) (base + (9*sizeof(void*))));
+        for (size_t i2 = 0; i2 < len0; i2++) {
+          uint8_t *base = ptr1 + i2 * (4*sizeof(void*));
+          (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
+          if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (base + (2*sizeof(void*)))));
+          }
+        }
+        free(ptr1);
       }
     }
-    free(ptr);
+    free(ptr4);
   }
-  size_t len0 = *((size_t*) (arg0 + (9*sizeof(void*))));
-  if (len0 > 0) {
-    uint8_t *ptr1 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
-    for (size_t i2 = 0; i2 < len0; i2++) {
-      uint8_t *base = ptr1 + i2 * (4*sizeof(void*));
+  size_t len6 = *((size_t*) (arg0 + (9*sizeof(void*))));
+  if (len6 > 0) {
+    uint8_t *ptr7 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
+    for (size_t i8 = 0; i8 < len6; i8++) {
+      uint8_t *base = ptr7 + i8 * (4*sizeof(void*));
       (void) base;
       if ((*((size_t*) (base + sizeof(void*)))) > 0) {
         free(*((uint8_t **) (base + 0)));
@@ -305,13 +332,13 @@ void __wasm_export_exports_outhaul_delivery_describe_describe_post_return(uint8_
         free(*((uint8_t **) (base + (2*sizeof(void*)))));
       }
     }
-    free(ptr1);
+    free(ptr7);
   }
 }
 
-// Exported Functions from `outhaul:delivery/deliver@0.1.0`
+// Exported Functions from `outhaul:delivery/deliver@1.0.0`
 
-__attribute__((__weak__, __export_name__("cabi_post_outhaul:delivery/deliver@0.1.0#configure")))
+__attribute__((__weak__, __export_name__("cabi_post_outhaul:delivery/deliver@1.0.0#configure")))
 void __wasm_export_exports_outhaul_delivery_deliver_configure_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -349,7 +376,7 @@ void __wasm_export_exports_outhaul_delivery_deliver_configure_post_return(uint8_
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_outhaul:delivery/deliver@0.1.0#deliver")))
+__attribute__((__weak__, __export_name__("cabi_post_outhaul:delivery/deliver@1.0.0#deliver")))
 void __wasm_export_exports_outhaul_delivery_deliver_deliver_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -1369,10 +1396,23 @@ void exports_outhaul_delivery_describe_attributes_free(exports_outhaul_delivery_
   outhaul_delivery_types_attributes_free(ptr);
 }
 
+void plugin_list_string_free(plugin_list_string_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    plugin_string_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      plugin_string_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
 void exports_outhaul_delivery_describe_need_free(exports_outhaul_delivery_describe_need_t *ptr) {
   plugin_string_free(&ptr->capability);
   plugin_string_free(&ptr->name);
+  plugin_list_string_free(&ptr->uses);
   plugin_string_free(&ptr->purpose);
+  exports_outhaul_delivery_describe_attributes_free(&ptr->attributes);
 }
 
 void exports_outhaul_delivery_describe_list_need_free(exports_outhaul_delivery_describe_list_need_t *ptr) {
@@ -6180,7 +6220,7 @@ bool outhaul_secrets_secrets_reveal(plugin_string_t *name, plugin_list_list_u8_t
   }
 }
 
-__attribute__((__export_name__("outhaul:delivery/describe@0.1.0#describe")))
+__attribute__((__export_name__("outhaul:delivery/describe@1.0.0#describe")))
 uint8_t * __wasm_export_exports_outhaul_delivery_describe_describe(void) {
   exports_outhaul_delivery_describe_description_t ret;
   exports_outhaul_delivery_describe_describe(&ret);
@@ -6198,7 +6238,7 @@ uint8_t * __wasm_export_exports_outhaul_delivery_describe_describe(void) {
   return ptr;
 }
 
-__attribute__((__export_name__("outhaul:delivery/deliver@0.1.0#configure")))
+__attribute__((__export_name__("outhaul:delivery/deliver@1.0.0#configure")))
 uint8_t * __wasm_export_exports_outhaul_delivery_deliver_configure(uint8_t * arg, size_t arg0) {
   plugin_string_t arg1 = (plugin_string_t) { (uint8_t*)(arg), (arg0) };
   exports_outhaul_delivery_deliver_result_void_configure_error_t ret;
@@ -6232,7 +6272,7 @@ uint8_t * __wasm_export_exports_outhaul_delivery_deliver_configure(uint8_t * arg
   return ptr;
 }
 
-__attribute__((__export_name__("outhaul:delivery/deliver@0.1.0#deliver")))
+__attribute__((__export_name__("outhaul:delivery/deliver@1.0.0#deliver")))
 uint8_t * __wasm_export_exports_outhaul_delivery_deliver_deliver(uint8_t * arg) {
   plugin_option_string_t option;
   switch ((int32_t) *((uint8_t*) (arg + (8*sizeof(void*))))) {

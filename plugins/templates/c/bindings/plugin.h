@@ -792,16 +792,25 @@ typedef struct {
 
 typedef outhaul_delivery_types_attributes_t exports_outhaul_delivery_describe_attributes_t;
 
+typedef struct {
+  plugin_string_t *ptr;
+  size_t len;
+} plugin_list_string_t;
+
 typedef struct exports_outhaul_delivery_describe_need_t {
   // `http`, `secret`, `net` or `sql`.
   plugin_string_t   capability;
   // Which one: a secret's name, an endpoint, a database; empty where there is none, or where
   // the settings say which.
   plugin_string_t   name;
+  // What the config must allow it for. Of a secret: the algorithms it signs by, or `reveal`.
+  // Empty for the other capabilities, or where the settings say.
+  plugin_list_string_t   uses;
   // The plugin works without it.
   bool   optional;
   // One sentence: what for.
   plugin_string_t   purpose;
+  exports_outhaul_delivery_describe_attributes_t   attributes;
 } exports_outhaul_delivery_describe_need_t;
 
 typedef struct {
@@ -1381,13 +1390,13 @@ extern bool wasi_http_types_http_error_code(wasi_http_types_borrow_io_error_t er
 // through the `future-incoming-response`.
 extern bool wasi_http_outgoing_handler_handle(wasi_http_outgoing_handler_own_outgoing_request_t request, wasi_http_outgoing_handler_own_request_options_t *maybe_options, wasi_http_outgoing_handler_own_future_incoming_response_t *ret, wasi_http_outgoing_handler_error_code_t *err);
 
-// Imported Functions from `outhaul:log/log@0.1.0`
+// Imported Functions from `outhaul:log/log@1.0.0`
 // Writes one record. The text is only ever one field of it: new lines, escapes and JSON in it
 // stay text. Lines past the host's limits of length and rate are cut or dropped, and the
 // host's next record says how many.
 extern void outhaul_log_log_log(outhaul_log_log_level_t level, plugin_string_t *message);
 
-// Imported Functions from `outhaul:secrets/secrets@0.1.0`
+// Imported Functions from `outhaul:secrets/secrets@1.0.0`
 // Signs `data` with every key of the secret `name`, so that receivers can rotate. Algorithms:
 // `hmac-sha256` (32 bytes; the key as configured) and `ed25519` (64 bytes; the key is a
 // 32-byte seed). The list may grow. A key that begins with `whsec_` or `whsk_` is base64 after
@@ -1396,10 +1405,10 @@ extern bool outhaul_secrets_secrets_sign(plugin_string_t *name, plugin_string_t 
 // The secret's bytes, newest key first, where the operator granted `reveal`.
 extern bool outhaul_secrets_secrets_reveal(plugin_string_t *name, plugin_list_list_u8_t *ret, outhaul_secrets_secrets_secret_error_t *err);
 
-// Exported Functions from `outhaul:delivery/describe@0.1.0`
+// Exported Functions from `outhaul:delivery/describe@1.0.0`
 void exports_outhaul_delivery_describe_describe(exports_outhaul_delivery_describe_description_t *ret);
 
-// Exported Functions from `outhaul:delivery/deliver@0.1.0`
+// Exported Functions from `outhaul:delivery/deliver@1.0.0`
 bool exports_outhaul_delivery_deliver_configure(plugin_string_t *settings_json, exports_outhaul_delivery_deliver_configure_error_t *err);
 bool exports_outhaul_delivery_deliver_deliver(exports_outhaul_delivery_deliver_event_t *event, exports_outhaul_delivery_deliver_receipt_t *ret, exports_outhaul_delivery_deliver_failure_t *err);
 
@@ -1624,6 +1633,8 @@ void plugin_list_list_u8_free(plugin_list_list_u8_t *ptr);
 void outhaul_secrets_secrets_result_list_list_u8_secret_error_free(outhaul_secrets_secrets_result_list_list_u8_secret_error_t *ptr);
 
 void exports_outhaul_delivery_describe_attributes_free(exports_outhaul_delivery_describe_attributes_t *ptr);
+
+void plugin_list_string_free(plugin_list_string_t *ptr);
 
 void exports_outhaul_delivery_describe_need_free(exports_outhaul_delivery_describe_need_t *ptr);
 

@@ -182,7 +182,12 @@ void exports_outhaul_delivery_describe_describe(exports_outhaul_delivery_describ
     description->needs.len = 2;
     description->needs.ptr = malloc(2 * sizeof *description->needs.ptr);
     description->needs.ptr[0] = (exports_outhaul_delivery_describe_need_t){
-        owned("http"), owned(""), false, owned("the origin of the setting url")};
-    description->needs.ptr[1] = (exports_outhaul_delivery_describe_need_t){
-        owned("secret"), owned(""), true, owned("the key named by the setting signing_secret")};
+        .capability = owned("http"), .name = owned(""), .purpose = owned("the origin of the setting url")};
+    exports_outhaul_delivery_describe_need_t *key = &description->needs.ptr[1];
+    *key = (exports_outhaul_delivery_describe_need_t){
+        .capability = owned("secret"), .name = owned(""), .optional = true,
+        .purpose = owned("the key named by the setting signing_secret")};
+    key->uses.len = 1;
+    key->uses.ptr = malloc(sizeof *key->uses.ptr);
+    key->uses.ptr[0] = owned("hmac-sha256");
 }

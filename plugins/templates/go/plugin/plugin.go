@@ -134,7 +134,10 @@ func describe() outhaul_delivery_describe.Description {
 		SettingsSchema: Schema,
 		Needs: []outhaul_delivery_describe.Need{
 			{Capability: "http", Purpose: "the origin of the setting url"},
-			{Capability: "secret", Optional: true, Purpose: "the key named by the setting signing_secret"},
+			{
+				Capability: "secret", Uses: []string{"hmac-sha256"}, Optional: true,
+				Purpose: "the key named by the setting signing_secret",
+			},
 		},
 	}
 }

@@ -1,9 +1,9 @@
 // Every way in which a delivery can fail, and which one an answer means. Throw what these make.
 
-import { log } from "outhaul:log/log@0.1.0";
+import { log } from "outhaul:log/log@1.0.0";
 import { NoAnswer } from "./http.js";
 
-/** @import { Failure } from "outhaul:delivery/types@0.1.0" */
+/** @import { Failure } from "outhaul:delivery/types@1.0.0" */
 /** @import { Answer } from "./http.js" */
 /** @typedef {{ afterMs?: bigint, maybeApplied?: boolean }} More */
 

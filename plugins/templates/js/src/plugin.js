@@ -3,15 +3,15 @@
 // Outhaul calls `configure` once for each instance, and then `deliver` for one event after another. What
 // `deliver` returns or throws decides what becomes of the event; `failures.js` has every choice.
 
-import { log } from "outhaul:log/log@0.1.0";
-import { sign } from "outhaul:secrets/secrets@0.1.0";
+import { log } from "outhaul:log/log@1.0.0";
+import { sign } from "outhaul:secrets/secrets@1.0.0";
 import schema from "../settings.schema.json";
 import { Failed, failed, ofAnswer, ofThrown } from "./failures.js";
 import { Deadline, payloadOf, start } from "./http.js";
 import { Refused, parse, pointer, wrong } from "./settings.js";
 
-/** @import { Description } from "outhaul:delivery/describe@0.1.0" */
-/** @import { Event, Failure, Receipt } from "outhaul:delivery/types@0.1.0" */
+/** @import { Description, Need } from "outhaul:delivery/describe@1.0.0" */
+/** @import { Event, Failure, Receipt } from "outhaul:delivery/types@1.0.0" */
 /** @typedef {ReturnType<typeof start>} Request */
 /** @typedef {{ tag: "ok", val: Receipt } | { tag: "err", val: Failure }} Result */
 
@@ -73,13 +73,24 @@ export const batch = {
   },
 };
 
+/**
+ * @param {string} capability
+ * @param {string} purpose
+ * @returns {Need}
+ */
+const need = (capability, purpose) => ({ capability, name: "", uses: [], optional: false, purpose, attributes: [] });
+
 /** Optional: what the plugin says of itself. Called without `configure`. */
 export const describe = {
   /** @returns {Description} */
   describe() {
     const needs = [
-      { capability: "http", name: "", optional: false, purpose: "the origin of the setting url" },
-      { capability: "secret", name: "", optional: true, purpose: "the key named by the setting signing_secret" },
+      need("http", "the origin of the setting url"),
+      {
+        ...need("secret", "the key named by the setting signing_secret"),
+        uses: ["hmac-sha256"],
+        optional: true,
+      },
     ];
     return { name: NAME, version: VERSION, settingsSchema: JSON.stringify(schema), needs, attributes: [] };
   },

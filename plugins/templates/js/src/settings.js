@@ -1,7 +1,7 @@
 // The destination's settings: the table `settings` of the operator's config, checked.
 // `settings.schema.json` says the same to people and tools; keep the two together.
 
-/** @import { ConfigureError, SettingsProblem } from "outhaul:delivery/types@0.1.0" */
+/** @import { ConfigureError, SettingsProblem } from "outhaul:delivery/types@1.0.0" */
 /** @typedef {{ url: string, timeoutMs?: number, signingSecret?: string }} Settings */
 
 const NAMES = ["url", "timeout_ms", "signing_secret"];

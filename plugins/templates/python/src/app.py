@@ -70,8 +70,8 @@ class Describe(exports.Describe):
 
     def describe(self) -> Description:
         needs = [
-            Need("http", "", False, "the origin of the setting url"),
-            Need("secret", "", True, "the key named by the setting signing_secret"),
+            Need("http", "", [], False, "the origin of the setting url", []),
+            Need("secret", "", ["hmac-sha256"], True, "the key named by the setting signing_secret", []),
         ]
         return Description(NAME, VERSION, SCHEMA, needs, [])
 

@@ -19,8 +19,8 @@ mod bindings {
         inline: "
             package outhaul:connections;
             world connections {
-                include outhaul:delivery/destination@0.1.0;
-                import outhaul:net/net@0.1.0;
+                include outhaul:delivery/destination@1.0.0;
+                import outhaul:net/net@1.0.0;
                 import wasi:sockets/instance-network@0.2.12;
                 import wasi:sockets/tcp-create-socket@0.2.12;
                 import wasi:sockets/udp-create-socket@0.2.12;
@@ -45,6 +45,7 @@ impl Guest for Connections {
     fn deliver(event: Event) -> Result<Receipt, Failure> {
         let finding = match event.topic.as_str() {
             "net.echo" => named::echo(&event),
+            "net.start-tls" => named::start_tls(&event),
             "net.keep" => named::keep(&event),
             "net.many" => named::many(&event),
             "net.read" => named::read(&event),

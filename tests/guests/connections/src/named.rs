@@ -14,13 +14,49 @@ thread_local! {
 }
 
 fn connect(event: &Event) -> Result<Connection, String> {
-    let endpoint = header(event, "endpoint").unwrap_or("broker");
-    net::connect(endpoint, header(event, "address")).map_err(|error| match error {
+    net::connect(endpoint(event), header(event, "address")).map_err(refused)
+}
+
+fn endpoint(event: &Event) -> &str {
+    header(event, "endpoint").unwrap_or("broker")
+}
+
+fn refused(error: ConnectError) -> String {
+    match error {
         ConnectError::Denied(text) => format!("denied: {text}"),
         ConnectError::Unreachable(text) => format!("unreachable: {text}"),
         ConnectError::Tls(text) => format!("tls: {text}"),
         ConnectError::Timeout(text) => format!("timeout: {text}"),
-    })
+    }
+}
+
+/// Hears `greeting` bytes in the clear, says one line, starts TLS if that is wanted, and has its payload echoed.
+/// With `drop`, the streams are gone before it starts.
+pub fn start_tls(event: &Event) -> Result<String, String> {
+    let connection = net::connect_in_clear(endpoint(event), header(event, "address")).map_err(refused)?;
+    let (input, output) = (connection.input, connection.output);
+    let greeting: u64 = header(event, "greeting").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    let mut heard = Vec::new();
+    while (heard.len() as u64) < greeting {
+        let more = input.blocking_read(greeting - heard.len() as u64);
+        heard.extend(more.map_err(|error| streams::told("read", error))?);
+    }
+    let Some(tls) = connection.tls else {
+        return Ok(format!("heard={} tls=none", String::from_utf8_lossy(&heard)));
+    };
+    output.blocking_write_and_flush(b"tls, please\n").map_err(|error| streams::told("write", error))?;
+    if header(event, "drop").is_some() {
+        drop((input, output));
+        return net::TlsStart::start(tls).map(|()| "started".to_owned()).map_err(refused);
+    }
+    match net::TlsStart::start(tls).map_err(refused) {
+        Ok(()) => streams::echo(&input, &output, &event.payload),
+        Err(why) => {
+            // What was received before may be read all the same; after it comes the end.
+            while input.blocking_read(64).is_ok() {}
+            Err(format!("{why}; then closed"))
+        }
+    }
 }
 
 pub fn echo(event: &Event) -> Result<String, String> {

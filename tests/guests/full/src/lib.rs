@@ -59,8 +59,10 @@ impl describe::Guest for Full {
         let need = |capability: &str, name: &str| Need {
             capability: capability.into(),
             name: name.into(),
+            uses: Vec::new(),
             optional: true,
             purpose: "none, it is a test".into(),
+            attributes: Vec::new(),
         };
         Description {
             name: "full".into(),

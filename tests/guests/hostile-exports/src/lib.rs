@@ -139,8 +139,10 @@ impl describe::Guest for Hostile {
                 let need = Need {
                     capability: "http".into(),
                     name: String::new(),
+                    uses: Vec::new(),
                     optional: false,
                     purpose: String::new(),
+                    attributes: Vec::new(),
                 };
                 said.needs = vec![need; 1_000];
             }

@@ -30,7 +30,7 @@ mod bindings {
         inline: "
             package outhaul:hostile;
             world hostile {
-                include outhaul:delivery/destination@0.1.0;
+                include outhaul:delivery/destination@1.0.0;
                 import wasi:cli/environment@0.2.12;
                 import wasi:cli/exit@0.2.12;
                 import wasi:clocks/monotonic-clock@0.2.12;

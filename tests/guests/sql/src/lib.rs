@@ -15,8 +15,8 @@ mod bindings {
         inline: "
             package outhaul:sql-guest;
             world plugin {
-                include outhaul:delivery/destination@0.1.0;
-                import outhaul:sql/sql@0.1.0;
+                include outhaul:delivery/destination@1.0.0;
+                import outhaul:sql/sql@1.0.0;
             }
         ",
         world: "outhaul:sql-guest/plugin",

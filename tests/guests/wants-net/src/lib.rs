@@ -12,8 +12,8 @@ mod bindings {
         inline: "
             package outhaul:wants-net;
             world plugin {
-                include outhaul:delivery/destination@0.1.0;
-                import outhaul:net/net@0.1.0;
+                include outhaul:delivery/destination@1.0.0;
+                import outhaul:net/net@1.0.0;
             }
         ",
         world: "outhaul:wants-net/plugin",

@@ -47,6 +47,8 @@ fn generate_one(language: Language, project: &Project, toolchain: &Toolchain) ->
     project.run_build(toolchain, &["bindings"])?;
     let mut made = BTreeMap::new();
     super::read_all(&project.folder.join("bindings"), Path::new("bindings"), &mut made)?;
+    // The adapter beside Go's bindings is an addition of the build, not a file of the template.
+    made.retain(|path, _| path.extension().is_none_or(|extension| extension != "wasm"));
     made.insert(PathBuf::from(STAMP), digest(&project.files).into_bytes());
     let template = workspace_root().join("plugins/templates").join(language.name());
     fs::remove_dir_all(template.join("bindings"))?;

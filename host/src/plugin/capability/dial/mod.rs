@@ -80,6 +80,8 @@ pub enum DialError {
     /// The other side ended the handshake.
     Alert(rustls::AlertDescription),
     Tls(String),
+    /// What came back is no TLS.
+    NotTls,
     HandshakeTimeout,
     /// The connection ended in the middle of it.
     HandshakeBroken,
@@ -99,6 +101,7 @@ impl fmt::Display for DialError {
             Self::Certificate(why) => write!(f, "its certificate is not trusted: {why}"),
             Self::Alert(alert) => write!(f, "it ended the TLS handshake with the alert {alert:?}"),
             Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
+            Self::NotTls => write!(f, "it does not speak TLS there, or not at once"),
             Self::HandshakeTimeout => write!(f, "the TLS handshake did not end in time"),
             Self::HandshakeBroken => write!(f, "the connection was closed during the TLS handshake"),
             Self::Offline => write!(f, "nothing is connected to while this runs offline"),
@@ -130,10 +133,23 @@ impl Dialer {
         let tcp = connect(&addresses, self.left(connect_ends_at)).await?;
         // Messages go out in pieces, and waiting to gather them only delays them.
         let _ = tcp.set_nodelay(true);
-        let Some(tls) = target.tls else { return Ok(Box::new(tcp)) };
-        let name = ServerName::try_from(target.address.host.clone())
-            .map_err(|_| DialError::Tls(format!("{} can't be a certificate's name", target.address.host)))?;
-        let handshake = TlsConnector::from(tls.clone()).connect(name, tcp);
+        match target.tls {
+            None => Ok(Box::new(tcp)),
+            Some(tls) => self.secure(tcp, tls, &target.address.host, ends_at).await,
+        }
+    }
+
+    /// Makes TLS over a connection to `host`, which is the name that its certificate must prove.
+    pub async fn secure(
+        &self,
+        transport: impl Transport + 'static,
+        tls: &Arc<rustls::ClientConfig>,
+        host: &str,
+        ends_at: Duration,
+    ) -> Result<Box<dyn Transport>, DialError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| DialError::Tls(format!("{host} can't be a certificate's name")))?;
+        let handshake = TlsConnector::from(tls.clone()).connect(name, transport);
         match timeout(self.tls_timeout.min(self.left(ends_at)), handshake).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(handshake_error(&error)),
@@ -193,6 +209,7 @@ fn handshake_error(error: &io::Error) -> DialError {
     match tls::rustls_error(error) {
         Some(found @ rustls::Error::InvalidCertificate(_)) => DialError::Certificate(found.clone()),
         Some(rustls::Error::AlertReceived(alert)) => DialError::Alert(*alert),
+        Some(rustls::Error::InvalidMessage(_)) => DialError::NotTls,
         Some(_) => DialError::Tls(error.to_string()),
         // Nothing was said against it: whoever answered went away, as a proxy does whose server is down.
         None => DialError::HandshakeBroken,

@@ -14,7 +14,7 @@ pub fn error(error: DialError) -> Error {
         DialError::ConnectTimeout | DialError::HandshakeTimeout => Error::ConnectionTimeout,
         DialError::Certificate(_) => Error::TlsCertificateError,
         DialError::Alert(alert) => alert_received(alert),
-        DialError::Tls(_) | DialError::HandshakeBroken => Error::TlsProtocolError,
+        DialError::Tls(_) | DialError::NotTls | DialError::HandshakeBroken => Error::TlsProtocolError,
     }
 }
 

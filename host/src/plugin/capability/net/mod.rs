@@ -1,7 +1,9 @@
 //! `outhaul:net`: connections to endpoints the operator named, with TLS by the host, as plain
 //! streams of bytes. For plugins that speak a broker's protocol, in any language.
 
+mod start;
 mod streams;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +13,15 @@ use std::time::Duration;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
+pub use self::start::TlsStart;
 use self::streams::{Input, Output};
+use self::wire::Wire;
 use super::denials::{Denials, Denied};
 use super::dial::{DialError, Dialer, Outside, Target, Transport, not_public, tls};
 use crate::clock::SharedClock;
-use crate::plugin::bindings::net::{ConnectError, Host};
+use crate::plugin::bindings::net::{ConnectError, Connection, Host, HostTlsStart};
 use crate::plugin::endpoint::{AddressPattern, HostPort};
-use crate::plugin::spec::{NetGrant, NetLimits, PluginSpec};
+use crate::plugin::spec::{NetGrant, NetLimits, NetTls, PluginSpec};
 use crate::plugin::state::GuestState;
 use crate::plugin::stats::Stats;
 
@@ -36,6 +40,7 @@ struct Endpoint {
     address: HostPort,
     also: Vec<AddressPattern>,
     is_private: bool,
+    begins: NetTls,
     tls: Option<Arc<rustls::ClientConfig>>,
     /// The section of the config, for messages.
     section: String,
@@ -44,14 +49,17 @@ struct Endpoint {
 impl Endpoint {
     fn new(given: &NetGrant, section: String) -> Result<Self, String> {
         let tls = match given.tls {
-            true => Some(tls::config(given.roots.as_ref(), given.client_cert.as_ref(), &[])?),
-            false if given.roots.is_some() || given.client_cert.is_some() => {
+            NetTls::AtOnce | NetTls::Start => {
+                Some(tls::config(given.roots.as_ref(), given.client_cert.as_ref(), &[])?)
+            }
+            NetTls::None if given.roots.is_some() || given.client_cert.is_some() => {
                 return Err("roots and client_cert are for TLS; add  tls = true  or remove them".to_owned());
             }
-            false => None,
+            NetTls::None => None,
         };
         let also = given.also.iter().map(|also| AddressPattern::parse(also)).collect::<Result<_, _>>()?;
-        Ok(Self { address: HostPort::parse(&given.address)?, also, is_private: given.private, tls, section })
+        let address = HostPort::parse(&given.address)?;
+        Ok(Self { address, also, is_private: given.private, begins: given.tls, tls, section })
     }
 
     fn leads_to(&self, asked: &HostPort) -> bool {
@@ -92,7 +100,7 @@ impl Endpoints {
         address: Option<&str>,
         open: &OpenConnections,
         ends_at: Duration,
-    ) -> Result<(Box<dyn Transport>, Place), ConnectError> {
+    ) -> Result<Dialled, ConnectError> {
         let endpoint = self.granted.get(name).ok_or_else(|| self.unknown(name))?;
         let address = match address {
             None => endpoint.address.clone(),
@@ -102,20 +110,36 @@ impl Endpoints {
         let target = Target {
             address: &address,
             is_private: endpoint.is_private,
-            tls: endpoint.tls.as_ref(),
+            tls: endpoint.tls.as_ref().filter(|_| endpoint.begins == NetTls::AtOnce),
             kind: Denied::Net,
             section: &endpoint.section,
         };
         match self.dialer.dial(target, ends_at).await {
             Ok(transport) => {
                 self.stats.net_connections_opened.add_one();
-                Ok((transport, place))
+                Ok(Dialled { transport, place, address })
             }
             Err(error) => {
                 self.stats.net_connections_failed.add_one();
                 Err(connect_error(&format!("endpoint \"{name}\" ({address})"), error, &endpoint.section))
             }
         }
+    }
+
+    /// The endpoint and its TLS, where the protocol starts it.
+    fn started_tls(&self, name: &str) -> Option<(&Endpoint, &Arc<rustls::ClientConfig>)> {
+        let endpoint = self.granted.get(name).filter(|endpoint| endpoint.begins == NetTls::Start)?;
+        Some((endpoint, endpoint.tls.as_ref()?))
+    }
+
+    /// A plugin that can't start TLS would speak in the clear where the operator wants it protected.
+    fn not_in_clear(&self, name: &str) -> Result<(), ConnectError> {
+        let Some((endpoint, _)) = self.started_tls(name) else { return Ok(()) };
+        Err(ConnectError::Denied(format!(
+            "endpoint \"{name}\" has  tls = \"start\" , and this plugin's protocol does not start TLS by itself; write  \
+             tls = true  in {}, for TLS from the first byte",
+            endpoint.section
+        )))
     }
 
     /// One of the further addresses an endpoint may lead to.
@@ -171,6 +195,9 @@ fn connect_error(what: &str, error: DialError, section: &str) -> ConnectError {
             let fix = "if its authority is your own, name its certificate with  roots = \"ca.pem\"";
             ConnectError::Tls(format!("{text}; {fix}  in {section}"))
         }
+        DialError::NotTls => ConnectError::Tls(format!(
+            "{text}; if its protocol starts TLS after a talk in the clear, write  tls = \"start\"  in {section}"
+        )),
         DialError::Alert(_) | DialError::Tls(_) => ConnectError::Tls(text),
         DialError::ResolveTimeout | DialError::ConnectTimeout | DialError::HandshakeTimeout => {
             ConnectError::Timeout(text)
@@ -200,24 +227,74 @@ impl Drop for Place {
     }
 }
 
+/// A connection that was made, and for which endpoint's address.
+struct Dialled {
+    transport: Box<dyn Transport>,
+    place: Place,
+    address: HostPort,
+}
+
+impl GuestState {
+    async fn dial(
+        &mut self,
+        endpoint: &str,
+        address: Option<&str>,
+    ) -> wasmtime::Result<Result<(Connection, Arc<Wire>, HostPort), ConnectError>> {
+        let endpoints = self.endpoints.clone();
+        let dialled = endpoints.connect(endpoint, address, &self.connections, self.deadline()).await;
+        let Dialled { transport, place, address } = match dialled {
+            Ok(dialled) => dialled,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (wire, place) = (Wire::over(transport), Arc::new(place));
+        let stats = &endpoints.stats;
+        let input: DynInputStream = Box::new(Input::new(wire.half(), stats.clone(), place.clone()));
+        let output: DynOutputStream = Box::new(Output::new(wire.half(), stats.clone(), place));
+        let table = self.table();
+        let (input, output) = (table.push(input)?, table.push(output)?);
+        Ok(Ok((Connection { input, output, tls: None }, wire, address)))
+    }
+}
+
 impl Host for GuestState {
     async fn connect(
         &mut self,
         endpoint: String,
         address: Option<String>,
     ) -> wasmtime::Result<Result<(Resource<DynInputStream>, Resource<DynOutputStream>), ConnectError>> {
-        let endpoints = self.endpoints.clone();
-        let connected =
-            endpoints.connect(&endpoint, address.as_deref(), &self.connections, self.deadline()).await;
-        let (transport, place) = match connected {
-            Ok(connected) => connected,
+        if let Err(error) = self.endpoints.not_in_clear(&endpoint) {
+            return Ok(Err(error));
+        }
+        let dialled = self.dial(&endpoint, address.as_deref()).await?;
+        Ok(dialled.map(|(connection, ..)| (connection.input, connection.output)))
+    }
+
+    async fn connect_in_clear(
+        &mut self,
+        endpoint: String,
+        address: Option<String>,
+    ) -> wasmtime::Result<Result<Connection, ConnectError>> {
+        let (mut connection, wire, address) = match self.dial(&endpoint, address.as_deref()).await? {
+            Ok(dialled) => dialled,
             Err(error) => return Ok(Err(error)),
         };
-        let place = Arc::new(place);
-        let (reads, writes) = tokio::io::split(transport);
-        let input: DynInputStream = Box::new(Input::new(reads, endpoints.stats.clone(), place.clone()));
-        let output: DynOutputStream = Box::new(Output::new(writes, endpoints.stats.clone(), place));
-        let table = self.table();
-        Ok(Ok((table.push(input)?, table.push(output)?)))
+        if self.endpoints.started_tls(&endpoint).is_some() {
+            let start = TlsStart::of(&wire, endpoint, address);
+            connection.tls = Some(self.table().push(start)?);
+        }
+        Ok(Ok(connection))
+    }
+}
+
+impl HostTlsStart for GuestState {
+    async fn start(&mut self, this: Resource<TlsStart>) -> wasmtime::Result<Result<(), ConnectError>> {
+        let start = self.table().delete(this)?;
+        let (endpoints, ends_at) = (self.endpoints.clone(), self.deadline());
+        Ok(start.start(&endpoints, ends_at).await)
+    }
+
+    async fn drop(&mut self, this: Resource<TlsStart>) -> wasmtime::Result<()> {
+        self.table().delete(this)?;
+        Ok(())
     }
 }

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::Place;
-use crate::plugin::capability::dial::Transport;
+use super::wire::Half;
 use crate::plugin::stats::Stats;
 
 const READ_BYTES_MAX: usize = 32 << 10;
@@ -22,9 +22,6 @@ const READ_BYTES_MAX: usize = 32 << 10;
 const WRITE_BYTES_MAX: usize = 64 << 10;
 /// For the last word of a connection whose guest has closed it.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-
-type Reads = ReadHalf<Box<dyn Transport>>;
-type Writes = WriteHalf<Box<dyn Transport>>;
 
 /// How a stream ended. A failure is told once; after it the stream is closed.
 enum End {
@@ -46,7 +43,7 @@ fn now() -> Context<'static> {
 }
 
 pub struct Input {
-    reads: Reads,
+    reads: Half,
     /// Read from the connection and not yet by the guest.
     buffer: BytesMut,
     end: Option<End>,
@@ -55,7 +52,7 @@ pub struct Input {
 }
 
 impl Input {
-    pub fn new(reads: Reads, stats: Arc<Stats>, place: Arc<Place>) -> Self {
+    pub fn new(reads: Half, stats: Arc<Stats>, place: Arc<Place>) -> Self {
         Self { reads, buffer: BytesMut::new(), end: None, stats, _place: place }
     }
 
@@ -68,7 +65,10 @@ impl Input {
         // One read is wholly in the buffer or has not begun, so a future that is dropped loses none.
         match ready!(pin!(self.reads.read_buf(&mut self.buffer)).poll(context)) {
             Ok(0) => self.end = Some(End::Closed),
-            Ok(bytes) => self.stats.net_bytes_received.add(bytes as u64),
+            Ok(bytes) => {
+                self.stats.net_bytes_received.add(bytes as u64);
+                self.reads.wire().set_unread(self.buffer.len());
+            }
             Err(error) => self.end = Some(End::Failed(error)),
         }
         Poll::Ready(())
@@ -90,7 +90,9 @@ impl InputStream for Input {
         }
         if !self.buffer.is_empty() || size == 0 && self.end.is_none() {
             let most = size.min(self.buffer.len());
-            return Ok(self.buffer.split_to(most).freeze());
+            let read = self.buffer.split_to(most).freeze();
+            self.reads.wire().set_unread(self.buffer.len());
+            return Ok(read);
         }
         match &mut self.end {
             Some(end) => Err(end.tell()),
@@ -100,10 +102,10 @@ impl InputStream for Input {
 }
 
 enum Writing {
-    Idle(Writes),
+    Idle(Half),
     /// What did not go out at once is written beside the guest, so that a guest that waits for the
     /// answer does not have to wait for its question too.
-    Busy(AbortOnDropHandle<io::Result<Writes>>),
+    Busy(AbortOnDropHandle<io::Result<Half>>),
     Ended(End),
 }
 
@@ -116,7 +118,7 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(writes: Writes, stats: Arc<Stats>, place: Arc<Place>) -> Self {
+    pub fn new(writes: Half, stats: Arc<Stats>, place: Arc<Place>) -> Self {
         Self { writing: Writing::Idle(writes), permitted: 0, stats, _place: place }
     }
 
@@ -132,7 +134,7 @@ impl Output {
     }
 }
 
-fn settled(written: io::Result<Writes>) -> Writing {
+fn settled(written: io::Result<Half>) -> Writing {
     match written {
         Ok(writes) => Writing::Idle(writes),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Writing::Ended(End::Closed),
@@ -165,10 +167,12 @@ impl OutputStream for Output {
             }
         };
         let stats = self.stats.clone();
+        writes.wire().set_writing(true);
         let mut write = Box::pin(async move {
             writes.write_all(&bytes).await?;
             // TLS keeps records until it is told to send them.
             writes.flush().await?;
+            writes.wire().set_writing(false);
             stats.net_bytes_sent.add(bytes.len() as u64);
             Ok(writes)
         });

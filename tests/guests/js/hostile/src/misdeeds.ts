@@ -1,4 +1,4 @@
-import { log } from "outhaul:log/log@0.1.0";
+import { log } from "outhaul:log/log@1.0.0";
 import { subscribeDuration } from "wasi:clocks/monotonic-clock@0.2.12";
 
 export interface Order {
