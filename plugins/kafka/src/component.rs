@@ -34,7 +34,7 @@ impl Broker for KafkaBroker {
     fn describe() -> Description {
         Description::new("kafka", env!("CARGO_PKG_VERSION"), settings::SCHEMA)
             .needs(Need::net("", "the brokers of the setting endpoint"))
-            .needs(Need::secret("", "the password that the setting auth names").optional())
+            .needs(Need::secret("", "the password that the setting auth names").uses("reveal").optional())
     }
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {
