@@ -33,6 +33,8 @@ pub struct Kafka {
 pub struct Ports {
     pub login: u16,
     pub tls: u16,
+    /// With TLS and a login by SCRAM-SHA-512, as managed clusters have it.
+    pub both: u16,
     /// Who asks here is told to go to `front`, where a test may put a network of its own.
     pub behind: u16,
     pub front: u16,
@@ -57,6 +59,7 @@ impl Kafka {
         let ports = Ports {
             login: free_port(),
             tls: free_port(),
+            both: free_port(),
             behind: free_port(),
             front: free_port(),
             controller: free_port(),
@@ -120,12 +123,13 @@ fn version(server: &Server) -> String {
 
 /// Of the first node.
 fn listeners(port: u16, ports: Ports) -> String {
-    let Ports { login, tls, behind, front, controller } = ports;
+    let Ports { login, tls, both, behind, front, controller } = ports;
     let open = format!("PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login}");
+    let secured = format!("TLS://localhost:{tls},BOTH://localhost:{both}");
     format!(
         "process.roles=broker,controller\n\
-         listeners={open},TLS://127.0.0.1:{tls},BEHIND://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}\n\
-         advertised.listeners={open},TLS://localhost:{tls},BEHIND://127.0.0.1:{front}\n"
+         listeners={open},{secured},BEHIND://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}\n\
+         advertised.listeners={open},{secured},BEHIND://127.0.0.1:{front}\n"
     )
 }
 
@@ -136,19 +140,23 @@ fn settings(number: u32, folder: &Path, controller: u16) -> String {
         "node.id={number}\nlog.dirs={}\n\
          controller.quorum.voters=1@127.0.0.1:{controller}\ncontroller.listener.names=CONTROLLER\n\
          listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SSL,\
-         BEHIND:PLAINTEXT\n\
+         BOTH:SASL_SSL,BEHIND:PLAINTEXT\n\
          inter.broker.listener.name=PLAINTEXT\n\
          sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
          listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \
          required user_shop=\"{PASSWORD}\";\n\
          listener.name.login.scram-sha-256.sasl.jaas.config={scram}\n\
          listener.name.login.scram-sha-512.sasl.jaas.config={scram}\n\
-         listener.name.tls.ssl.keystore.type=PEM\nlistener.name.tls.ssl.keystore.location={}\n\
+         listener.name.both.sasl.enabled.mechanisms=SCRAM-SHA-512\n\
+         listener.name.both.scram-sha-512.sasl.jaas.config={scram}\n\
+         ssl.keystore.type=PEM\nssl.keystore.location={}\n\
          authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
          allow.everyone.if.no.acl.found=true\nsuper.users=User:ANONYMOUS\n\
          message.max.bytes=2000000\nauto.create.topics.enable=true\n\
          offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n\
          transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\n\
+         offsets.topic.num.partitions=1\ntransaction.state.log.num.partitions=1\n\
+         num.network.threads=1\nnum.io.threads=2\nlog.cleaner.dedupe.buffer.size=4194304\n\
          broker.heartbeat.interval.ms=500\nbroker.session.timeout.ms=3000\n\
          replica.lag.time.max.ms=2000\n",
         data.display(),

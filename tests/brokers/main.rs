@@ -16,6 +16,7 @@ mod cluster;
 mod conformance;
 mod events;
 mod kafka;
+mod kafka_outages;
 mod lossy;
 mod mqtt;
 mod nats;
