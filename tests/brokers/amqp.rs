@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
+use outhaul_tests::clients::Got;
+use outhaul_tests::servers::{Rabbit, Server, free_port};
 use outhaul_tests::tls::Authority;
 
 use crate::bus::Bus;
-use crate::clients::Got;
 use crate::databases::until;
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::proxy::TlsProxy;
-use crate::rabbit::Rabbit;
-use crate::server::{Server, free_port};
 
 /// With a queue `orders` of all that begins with `order.`.
 fn with_queue(config: &'static str, arguments: &str) -> Rabbit {

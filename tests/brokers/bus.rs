@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use outhaul::service::stores::Stores;
 use outhaul::store::{DeliveryFilter, DeliveryRow, DeliveryStatus, LaneReport, LaneState, NewEvent};
 use outhaul_tests::guests::guest;
+use outhaul_tests::servers::Server;
 
 use crate::databases::{Scene, deliveries, until};
 use crate::events::emit;
 use crate::host::Host;
-use crate::server::Server;
 
 /// What a config says of the destination.
 pub struct Bus {

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outhaul::service::stores::Stores;
 use outhaul::store::NewEvent;
-
-use crate::clients::Got;
+use outhaul_tests::clients::Got;
 
 /// More than a batch may hold at once, so that batches are full.
 const KEYS: usize = 150;

@@ -2,11 +2,11 @@
 //! what Kafka says. What takes a broker of its own, which ends or stands still, is in `kafka_outages`.
 
 use outhaul::store::{DeliveryStatus, NewEvent};
+use outhaul_tests::clients::Got;
+use outhaul_tests::servers::{Kafka, PASSWORD};
 use outhaul_tests::tls::Authority;
 
 use crate::bus::Bus;
-use crate::clients::Got;
-use crate::cluster::{Kafka, PASSWORD};
 use crate::databases::Scene;
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::host::outhaul;

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use outhaul::store::{DeliveryStatus, LaneState};
+use outhaul_tests::clients::{self, Got};
+use outhaul_tests::servers::{Kafka, Server};
 
 use crate::bus::{Bus, Running};
-use crate::clients::Got;
-use crate::cluster::Kafka;
 use crate::databases::until;
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::kafka::{bus, reason};
-use crate::server::Server;
 
 /// How often each `id` is there, of those that are there more than once.
 fn repeated(got: &[Got]) -> BTreeMap<&str, usize> {
@@ -109,8 +108,7 @@ async fn leaders_that_move_are_followed_and_replicas_that_are_missing_are_waited
     let mut second = kafka.join();
     let both = "[[2, 1], [1, 2], [2, 1]]";
     let servers = format!("{},{}", kafka.address(), second.address());
-    let client =
-        |words: &[&str]| crate::clients::run("kafka_client.py", &[&[servers.as_str()], words].concat());
+    let client = |words: &[&str]| clients::run("kafka_client.py", &[&[servers.as_str()], words].concat());
     client(&["create", "orders", "3", "{}", both]);
     let told = reason(bus(&kafka, "orders", "")).await;
     assert!(told.contains(&format!("add  also = [\"{}\"]", second.address())), "{told}");

@@ -11,8 +11,6 @@ mod host;
 
 mod amqp;
 mod bus;
-mod clients;
-mod cluster;
 mod conformance;
 mod events;
 mod kafka;
@@ -21,6 +19,4 @@ mod lossy;
 mod mqtt;
 mod nats;
 mod proxy;
-mod rabbit;
 mod redis;
-mod server;

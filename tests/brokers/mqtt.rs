@@ -1,37 +1,18 @@
 //! MQTT 5 and 3.1.1, with Mosquitto.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
+use outhaul_tests::clients::{Got, Listener};
+use outhaul_tests::servers::{self, Server, program};
 use outhaul_tests::tls::Authority;
 
 use crate::bus::Bus;
-use crate::clients::{Got, Listener};
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::proxy::TlsProxy;
-use crate::server::{Server, print_version, program};
 
 const CLIENT: &str = "mqtt_client.py";
-
-/// Keeps what it confirmed, for any number of messages.
-fn server(config: &'static str) -> Server {
-    print_version("mosquitto", "-h");
-    Server::start(move |folder: &Path, port| {
-        let text = format!(
-            "listener {port} 127.0.0.1\nuser root\npersistence true\npersistence_location {}/\n\
-             max_queued_messages 0\nmax_queued_bytes 0\nmax_inflight_messages 50\n{}\n",
-            folder.display(),
-            config.replace("FOLDER", &folder.display().to_string())
-        );
-        let file = folder.join("mosquitto.conf");
-        std::fs::write(&file, text).expect("the folder can be written");
-        let mut command = Command::new(program("mosquitto"));
-        command.arg("-c").arg(file);
-        command
-    })
-}
 
 const OPEN: &str = "allow_anonymous true";
 
@@ -45,7 +26,7 @@ fn bus(server: &Server, settings: &str) -> Bus {
 
 /// Every event as a subscriber gets it, with this setting of `qos`.
 async fn carried(qos: u8) -> Vec<Got> {
-    let server = server(OPEN);
+    let server = servers::mosquitto(OPEN);
     let listener = listen(&server, "shop/order/#");
     let running = bus(&server, &format!("topic = \"shop/{{topic}}\", qos = {qos}")).start().await;
     let events = numbered(budget());
@@ -85,7 +66,7 @@ async fn every_event_arrives_once_with_qos_2_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_restarted_in_the_middle_loses_nothing_and_repeats_only_what_was_uncertain() {
-    let mut server = server(OPEN);
+    let mut server = servers::mosquitto(OPEN);
     let listener = listen(&server, "order/#");
     let running = bus(&server, "").start().await;
     let events = numbered(budget());
@@ -113,7 +94,7 @@ async fn a_broker_restarted_in_the_middle_loses_nothing_and_repeats_only_what_wa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mqtt_3_1_1_carries_the_payload_and_a_cloudevent_all_of_the_event() {
-    let server = server(OPEN);
+    let server = servers::mosquitto(OPEN);
     let listener = listen(&server, "order/#");
     let running = bus(&server, "version = \"3.1.1\", cloudevents = \"structured\"").start().await;
     running.emit(&[event(6)]).await;
@@ -129,7 +110,7 @@ async fn mqtt_3_1_1_carries_the_payload_and_a_cloudevent_all_of_the_event() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retained_cloudevent_is_there_for_who_comes_later() {
-    let server = server(OPEN);
+    let server = servers::mosquitto(OPEN);
     let running = bus(&server, "retain = true, cloudevents = \"binary\"").start().await;
     running.emit(&[event(6)]).await;
     running.until_delivered(1).await;
@@ -159,7 +140,7 @@ async fn a_wrong_password_or_a_topic_that_is_denied_stops_the_lane_and_the_right
     let rules = folder.path().join("rules");
     std::fs::write(&rules, "user shop\ntopic write order/#\n").unwrap();
     let config = format!("password_file {}\nacl_file {}", passwords.display(), rules.display());
-    let server = server(config.leak());
+    let server = servers::mosquitto(config.leak());
     let with = |password: &str, topic: &str| {
         let settings = format!("auth = {{ user = \"shop\", password = \"login\" }}, topic = \"{topic}\"");
         Bus { password: Some(password.to_owned()), ..bus(&server, &settings) }
@@ -176,7 +157,7 @@ async fn a_wrong_password_or_a_topic_that_is_denied_stops_the_lane_and_the_right
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_too_large_is_a_dead_letter_that_names_the_limit() {
-    let server = server("allow_anonymous true\nmax_packet_size 2000");
+    let server = servers::mosquitto("allow_anonymous true\nmax_packet_size 2000");
     let running = bus(&server, "").start().await;
     running.emit(&[NewEvent { payload: vec![7; 3_000], ..event(1) }]).await;
     let row = running.until_ended(DeliveryStatus::Dead).await;
@@ -189,7 +170,7 @@ async fn a_message_that_is_too_large_is_a_dead_letter_that_names_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_broker_leaves_the_outcome_uncertain_and_recovers() {
-    let server = server(OPEN);
+    let server = servers::mosquitto(OPEN);
     let running = bus(&server, "").start().await;
     running.emit(&[event(5)]).await;
     running.until_delivered(1).await;
@@ -205,7 +186,7 @@ async fn a_paused_broker_leaves_the_outcome_uncertain_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers() {
-    let server = server(OPEN);
+    let server = servers::mosquitto(OPEN);
     let (authority, stranger) = (Authority::default(), Authority::default());
     let proxy = TlsProxy::start(&authority, server.port).await;
     let folder = tempfile::tempdir().unwrap();
@@ -219,6 +200,6 @@ async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_plugin_passes_the_conformance_cases() {
-    let server = server(OPEN);
+    let server = servers::mosquitto(OPEN);
     crate::conformance::passes("mqtt", &server.address()).await;
 }

@@ -6,38 +6,23 @@ use std::process::Command;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
+use outhaul_tests::clients::{self, Got, Listener};
+use outhaul_tests::servers::{self, Server, free_port, program};
 use outhaul_tests::tls::Authority;
 
 use crate::bus::Bus;
-use crate::clients::{self, Got, Listener};
 use crate::databases::{Scene, until};
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::host::outhaul;
 use crate::proxy::TlsProxy;
-use crate::server::{Server, free_port, print_version, program};
 
 const CLIENT: &str = "nats_client.py";
 /// More than 1 MiB, so that a payload of that size has room for its headers.
 const CONFIG: &str = "max_payload: 2MB\n";
 
-fn server(config: &'static str) -> Server {
-    print_version("nats-server", "--version");
-    Server::start(move |folder: &Path, port| {
-        let text = format!(
-            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{config}",
-            folder.display()
-        );
-        let file = folder.join("nats.conf");
-        std::fs::write(&file, text).expect("the folder can be written");
-        let mut command = Command::new(program("nats-server"));
-        command.arg("--config").arg(file);
-        command
-    })
-}
-
 /// With a stream `ORDERS` of `order.>`.
 fn with_stream(config: &'static str, options: &str) -> Server {
-    let server = server(config);
+    let server = servers::nats(config);
     client(&server, &["create", "ORDERS", "order.>", options]);
     server
 }
@@ -140,7 +125,7 @@ async fn a_paused_server_leaves_the_outcome_uncertain_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn core_nats_reaches_who_listens() {
-    let server = server(CONFIG);
+    let server = servers::nats(CONFIG);
     let url = format!("nats://{}", server.address());
     let listener = Listener::start(CLIENT, &[&url, "listen", "shop.order.>"]);
     let running =
@@ -166,7 +151,7 @@ async fn reason(bus: Bus) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_stops_the_lane_and_the_right_one_delivers() {
     let config = "authorization { user: shop, password: right }\n";
-    let server = server(config);
+    let server = servers::nats(config);
     client_as("shop:right@", &server, &["create", "ORDERS", "order.>"]);
     let auth = "auth = { user = \"shop\", password = \"login\" }";
     let with = |password: &str| Bus { password: Some(password.to_owned()), ..bus(&server, auth) };
@@ -180,7 +165,7 @@ async fn a_wrong_password_stops_the_lane_and_the_right_one_delivers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subject_without_a_stream_stops_the_lane_until_there_is_one() {
-    let server = server(CONFIG);
+    let server = servers::nats(CONFIG);
     let told = reason(bus(&server, "")).await;
     assert!(told.contains("no stream takes the subject order.created; create one"), "{told}");
     let plain = Server::start(|_, port| {
@@ -297,7 +282,7 @@ async fn a_server_with_tls_of_its_own_is_spoken_to_in_tls_before_the_login() {
     std::fs::write(&key, &identity.key).unwrap();
     let tls = format!("tls {{ cert_file: \"{}\", key_file: \"{}\" }}\n", cert.display(), key.display());
     let login = "authorization { user: shop, password: right }\n";
-    let server = server(format!("{login}{tls}").leak());
+    let server = servers::nats(format!("{login}{tls}").leak());
     let to_it = |endpoint: &str, trusted: &Authority| {
         let roots = folder.path().join("roots.pem");
         std::fs::write(&roots, &trusted.pem).unwrap();
@@ -368,7 +353,7 @@ async fn an_nkey_signs_in_without_its_seed_leaving_the_host() {
     let public = nkey(ed25519_dalek::SigningKey::from_bytes(&seed).verifying_key().as_bytes());
     let config =
         format!("authorization {{ users: [{{ nkey: {public} }}, {{ user: admin, password: right }}] }}\n");
-    let server = server(config.leak());
+    let server = servers::nats(config.leak());
     client_as("admin:right@", &server, &["create", "ORDERS", "order.>"]);
     let auth = format!("auth = {{ nkey = \"{public}\", seed = \"login\" }}");
     let with = |seed: [u8; 32]| {

@@ -1,35 +1,17 @@
 //! Redis Streams, where a script adds each event once.
 
-use std::path::Path;
-use std::process::Command;
-
 use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
+use outhaul_tests::clients::{self, Got};
+use outhaul_tests::servers::{self, Server};
 use outhaul_tests::tls::Authority;
 
 use crate::bus::Bus;
-use crate::clients::{self, Got};
 use crate::databases::until;
 use crate::events::{assert_all_there, assert_keys_in_order, budget, event, numbered};
 use crate::proxy::TlsProxy;
-use crate::server::{Server, print_version, program};
 
 const CLIENT: &str = "redis_client.py";
 const STREAMS: [&str; 3] = ["order.created", "order.paid", "order.shipped"];
-
-/// What it confirms is on disk.
-fn server(options: &'static [&'static str]) -> Server {
-    print_version("redis-server", "--version");
-    Server::start(move |folder: &Path, port| {
-        let mut command = Command::new(program("redis-server"));
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
-        command
-            .args(["--appendonly", "yes", "--appendfsync", "always"])
-            .arg("--dir")
-            .arg(folder)
-            .args(options);
-        command
-    })
-}
 
 fn run(server: &Server, words: &[&str]) -> String {
     clients::run(CLIENT, &[&[&server.port.to_string(), "run"], words].concat()).trim().to_owned()
@@ -45,7 +27,7 @@ fn bus(server: &Server, settings: &str) -> Bus {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_is_an_entry_once_in_its_keys_order_with_its_exact_bytes() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     let running = bus(&server, "stream = \"orders\"").start().await;
     let events = numbered(budget());
     running.emit(&events).await;
@@ -65,7 +47,7 @@ async fn every_event_is_an_entry_once_in_its_keys_order_with_its_exact_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_in_the_middle_loses_nothing_and_holds_nothing_twice() {
-    let mut server = server(&[]);
+    let mut server = servers::redis(&[]);
     let running = bus(&server, "").start().await;
     let events = numbered(budget());
     running.end_in_the_middle(&mut server, &events, Server::kill).await;
@@ -86,7 +68,7 @@ async fn a_server_killed_in_the_middle_loses_nothing_and_holds_nothing_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_delivered_again_is_a_duplicate_and_one_with_other_content_a_conflict() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     let running = bus(&server, "stream = \"orders\"").start().await;
     running.emit(&[event(7)]).await;
     running.until_delivered(1).await;
@@ -108,7 +90,7 @@ async fn an_event_delivered_again_is_a_duplicate_and_one_with_other_content_a_co
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_killed_between_confirmation_and_acknowledgement_adds_nothing_twice() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     let mut running = Bus { is_brief: true, ..bus(&server, "stream = \"orders\"") }.start().await;
     server.pause();
     running.emit(&[event(7)]).await;
@@ -133,8 +115,8 @@ async fn a_host_killed_between_confirmation_and_acknowledgement_adds_nothing_twi
 /// script has to write something else. Before, as here, it waits for everything in any case.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_event_counts_only_once_the_replica_has_its_entry() {
-    let server = server(&[]);
-    let replica = self::server(&[]);
+    let server = servers::redis(&[]);
+    let replica = servers::redis(&[]);
     run(&replica, &["REPLICAOF", "127.0.0.1", &server.port.to_string()]);
     until("the replica follows", async || {
         run(&replica, &["INFO", "replication"]).contains("'master_link_status': 'up'").then_some(())
@@ -174,7 +156,7 @@ async fn a_repeated_event_counts_only_once_the_replica_has_its_entry() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_are_trimmed_when_they_grow() {
-    let server = server(&["--stream-node-max-entries", "10"]);
+    let server = servers::redis(&["--stream-node-max-entries", "10"]);
     let running = bus(&server, "stream = \"orders\", trim = { entries = 50 }").start().await;
     running.emit(&numbered(200)).await;
     running.until_delivered(200).await;
@@ -194,7 +176,7 @@ async fn reason(bus: Bus) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_or_a_missing_permission_stops_the_lane_and_the_right_one_delivers() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     run(
         &server,
         &[
@@ -228,14 +210,14 @@ async fn a_wrong_password_or_a_missing_permission_stops_the_lane_and_the_right_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_another_type_a_missing_database_and_a_cluster_stop_the_lane() {
-    let plain = server(&[]);
+    let plain = servers::redis(&[]);
     run(&plain, &["SET", "orders", "a string"]);
     let told = reason(bus(&plain, "stream = \"orders\"")).await;
     assert!(told.contains("the key orders exists and is no stream"), "{told}");
     let told = reason(bus(&plain, "database = 99")).await;
     assert!(told.contains("DB index") && told.contains("setting database"), "{told}");
     // A node that owns no slot sends everybody elsewhere, or says that the cluster is not whole.
-    let cluster = server(&["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"]);
+    let cluster = servers::redis(&["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"]);
     let running = bus(&cluster, "stream = \"orders\"").start().await;
     running.emit(&[event(9)]).await;
     let lane = running.until_lane_is(LaneState::Paused).await;
@@ -245,7 +227,7 @@ async fn a_key_of_another_type_a_missing_database_and_a_cluster_stop_the_lane() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_pauses_the_lane_until_there_is_room() {
-    let server = server(&["--maxmemory", "100kb", "--maxmemory-policy", "noeviction"]);
+    let server = servers::redis(&["--maxmemory", "100kb", "--maxmemory-policy", "noeviction"]);
     let running = bus(&server, "").start().await;
     running.emit(&[event(9)]).await;
     let lane = running.until_lane_is(LaneState::Paused).await;
@@ -259,7 +241,7 @@ async fn a_full_memory_pauses_the_lane_until_there_is_room() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_server_leaves_the_outcome_uncertain_and_recovers() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     let running = bus(&server, "stream = \"orders\"").start().await;
     running.emit(&[event(5)]).await;
     running.until_delivered(1).await;
@@ -276,7 +258,7 @@ async fn a_paused_server_leaves_the_outcome_uncertain_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     let (authority, stranger) = (Authority::default(), Authority::default());
     let proxy = TlsProxy::start(&authority, server.port).await;
     let folder = tempfile::tempdir().unwrap();
@@ -290,13 +272,13 @@ async fn tls_of_an_unknown_authority_stops_the_lane_and_of_a_known_one_delivers(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_plugin_passes_the_conformance_cases() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     crate::conformance::passes("redis", &server.address()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_connection_is_kept_alive_and_used_again() {
-    let server = server(&[]);
+    let server = servers::redis(&[]);
     let running = bus(&server, "stream = \"orders\"").start().await;
     running.emit(&[event(5)]).await;
     running.until_delivered(1).await;

@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod budget;
+pub mod clients;
 pub mod clock;
 pub mod components;
 pub mod databases;
@@ -14,6 +15,7 @@ pub mod mariadb;
 pub mod postgres;
 pub mod receiver;
 pub mod registry;
+pub mod servers;
 pub mod tcp;
 pub mod tls;
 pub mod verifiers;

@@ -8,10 +8,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use outhaul_tests::tls::Authority;
-
+use super::{Server, free_port, program};
 use crate::clients::{self, Got};
-use crate::server::{Server, free_port, program};
+use crate::tls::Authority;
 
 const CLIENT: &str = "kafka_client.py";
 const CLUSTER: &str = "b3V0aGF1bC10ZXN0cy0wMQ";

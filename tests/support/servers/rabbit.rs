@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use super::{Server, free_port, program};
 use crate::clients::{self, Got};
-use crate::server::{Server, free_port, program};
 
 const CLIENT: &str = "amqp_client.py";
 /// Where Debian keeps what its wrapper starts as another user.
