@@ -4,6 +4,8 @@
 
 mod batch;
 mod calls;
+#[cfg(feature = "destinations")]
+mod destinations;
 mod languages;
 mod latency;
 mod memory;
@@ -66,6 +68,18 @@ enum Bench {
         #[arg(long, default_value_t = 1_000)]
         calls: u32,
     },
+    /// Events a second to each destination, beside the broker's own client.
+    #[cfg(feature = "destinations")]
+    Destinations {
+        #[command(flatten)]
+        common: Common,
+        /// Events a run.
+        #[arg(long, default_value_t = 10_000)]
+        events: usize,
+        /// Only these.
+        #[arg(long, value_delimiter = ',', value_parser = destinations::NAMES)]
+        only: Vec<String>,
+    },
     /// What the wake-up by NOTIFY costs 16 producers on PostgreSQL.
     Notify {
         #[command(flatten)]
@@ -99,6 +113,8 @@ async fn main() -> anyhow::Result<()> {
         Bench::Memory { common } => memory::run(&common).await,
         Bench::Calls { common, calls } => calls::run(&common, calls).await,
         Bench::Languages { common, events, calls } => languages::run(&common, events, calls).await,
+        #[cfg(feature = "destinations")]
+        Bench::Destinations { common, events, only } => destinations::run(&common, events, &only).await,
         Bench::Notify { common, producers, seconds } => notify::run(&common, producers, seconds).await,
     }
 }

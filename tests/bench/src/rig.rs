@@ -89,11 +89,10 @@ impl Rig {
     }
 
     pub async fn emit(&self, events: usize) -> Result<()> {
-        let payload = format!(r#"{{"kind":"order.created","pad":"{}"}}"#, "x".repeat(150)).into_bytes();
-        let event = |_| NewEvent {
+        let event = |number| NewEvent {
             id: uuid::Uuid::new_v4().to_string(),
             topic: "order.created".to_owned(),
-            payload: payload.clone(),
+            payload: payload(number),
             ..NewEvent::default()
         };
         for first in (0..events).step_by(1_000) {
@@ -102,6 +101,16 @@ impl Rig {
         }
         Ok(())
     }
+}
+
+fn payload(number: usize) -> Vec<u8> {
+    let (sku, pad) = (sku(number), "x".repeat(118));
+    format!(r#"{{"kind":"order.created","sku":"{sku}","quantity":1,"pad":"{pad}"}}"#).into_bytes()
+}
+
+/// What an event moves. Each moves another, so that no transaction of a ledger waits for another's row.
+pub fn sku(number: usize) -> String {
+    format!("sku-{number:06}")
 }
 
 pub async fn fresh_postgres(server: &str) -> Result<String> {

@@ -59,7 +59,8 @@ enum Task {
     },
     /// Generate the templates' bindings anew, after a change in wit/.
     Bindings,
-    /// Measure: `throughput`, `latency`, `memory`, `calls`, `languages` or `notify`, with its options.
+    /// Measure: `throughput`, `batch`, `latency`, `memory`, `calls`, `languages`, `destinations` or `notify`, with its
+    /// options.
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

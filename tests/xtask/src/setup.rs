@@ -60,6 +60,11 @@ pub fn registry() -> Result<()> {
     ensure("docker-registry", &["docker-registry"], || which("docker-registry"))
 }
 
+/// What builds librdkafka, Kafka's client that the benchmark compares with.
+pub fn cpp_compiler() -> Result<()> {
+    ensure("a C++ compiler with make", &["g++", "make"], || which("g++") && which("make"))
+}
+
 /// The brokers that the tests start, and the independent clients that read back what was published.
 pub fn brokers() -> Result<()> {
     for (program, package) in BROKERS {

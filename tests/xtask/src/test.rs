@@ -111,16 +111,25 @@ fn beside(words: &[String], servers: &[(&str, String)]) -> Result<()> {
 
 /// Runs the benchmark beside a server of its own. The dependencies are those of the tests, which are
 /// optimised already; only our own code is built again, so that measuring takes no second build of
-/// everything.
+/// everything. The benchmark of destinations takes one, once: what it compares with wants other features.
 pub fn bench(arguments: &[String]) -> Result<()> {
     guests::build_all()?;
-    if arguments.first().is_some_and(|what| what == "languages") {
-        languages::build(&languages::Language::ALL)?;
+    let what = arguments.first().map(String::as_str).unwrap_or_default();
+    // The brokers' own clients, for which nothing else should wait.
+    let mut features: &[&str] = &[];
+    match what {
+        "languages" => drop(languages::build(&languages::Language::ALL)?),
+        "destinations" => {
+            setup::brokers()?;
+            setup::cpp_compiler()?;
+            features = &["--features=outhaul-bench/destinations"];
+        }
+        _ => {}
     }
     let optimised = |package: &str| format!("--config=profile.dev.package.{package}.opt-level=3");
     // The whole workspace, as the tests build it: another choice of packages chooses other features.
     let mut build = command(&["build", "--workspace", "--bins"]);
-    succeeded(build.args(["outhaul", "outhaul-bench"].map(optimised)))?;
+    succeeded(build.args(features).args(["outhaul", "outhaul-bench"].map(optimised)))?;
     let program = crate::target_dir().join("debug/outhaul-bench").display().to_string();
     let words: Vec<String> = std::iter::once(program).chain(arguments.iter().cloned()).collect();
     with_postgres(&words)
