@@ -264,12 +264,21 @@ fn a_host_with_a_superseded_config_stops_a_lane_only_for_itself() {
 
 #[test]
 fn rejections_of_distinct_events_in_a_row_stop_the_lane_where_that_is_set() {
-    simulate(async {
+    for delivered_by_canary in [false, true] {
+        rejected_in_a_row(delivered_by_canary);
+    }
+}
+
+fn rejected_in_a_row(delivered_by_canary: bool) {
+    simulate(async move {
         let lane = SimLane::new(
             "a",
-            script(|call| match call.event.seq.0 {
+            script(move |call| match call.event.seq.0 {
                 1 | 2 | 4.. => Act::fail(Outcome::Rejected(detail("no"))),
-                _ => Act::deliver(1),
+                _ => {
+                    call.went_to.note("a component", delivered_by_canary);
+                    Act::deliver(1)
+                }
             }),
         );
         let world = World::new(

@@ -48,7 +48,11 @@ impl Fields {
             None => Ok(None),
             Some(name) => match parsed.get(name) {
                 Some(Value::String(text)) => Ok(Some(text.clone())),
-                Some(Value::Number(number)) => Ok(Some(number.to_string())),
+                Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
+                // Two of them could become one.
+                Some(Value::Number(_)) => Err(anyhow::anyhow!(
+                    "the number in the field `{name}` has a fraction or more digits than 64 bits hold; write it as a text"
+                )),
                 _ => Err(anyhow::anyhow!("the payload has no text or number in its field `{name}`")),
             },
         };

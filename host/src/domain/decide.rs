@@ -81,6 +81,8 @@ pub enum LaneEffect {
     /// Nothing to tell the lane beyond that its destination answered.
     Answered,
     Succeeded,
+    /// A canary's success: the destination takes events, but the lane's own component has not shown that.
+    CanarySucceeded,
     /// The destination answered that it never wants this event (counted by `stop_after_rejections`).
     Rejected,
     /// The destination can't take anything now.
@@ -110,7 +112,7 @@ pub fn decide(
     let retry = |after| retry_or_die(facts, policy, now, after, jitter);
     match outcome {
         Outcome::Delivered(_) | Outcome::Duplicate(_) => {
-            let lane = if facts.is_canarys { LaneEffect::Answered } else { LaneEffect::Succeeded };
+            let lane = if facts.is_canarys { LaneEffect::CanarySucceeded } else { LaneEffect::Succeeded };
             verdict(Write::Delivered, lane)
         }
         Outcome::Rejected(_) => {
@@ -297,7 +299,7 @@ mod tests {
     fn a_canary_that_delivers_vouches_for_no_lane() {
         let canarys = AttemptFacts { is_canarys: true, ..facts() };
         for outcome in [Outcome::Delivered(Receipt::default()), Outcome::Duplicate(Receipt::default())] {
-            assert_eq!(judge(&canarys, outcome, 101), (Write::Delivered, LaneEffect::Answered));
+            assert_eq!(judge(&canarys, outcome, 101), (Write::Delivered, LaneEffect::CanarySucceeded));
         }
     }
 

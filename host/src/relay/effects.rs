@@ -19,7 +19,7 @@ pub(super) fn close_lane(flight: &Flight, effect: LaneEffect) -> Option<Closed> 
     let counts = flight.spec.settings.stop_after_rejections > 0;
     let may_stop = match effect {
         LaneEffect::Pause { .. } | LaneEffect::Stop | LaneEffect::StopHere => true,
-        LaneEffect::Rejected | LaneEffect::Succeeded => counts,
+        LaneEffect::Rejected | LaneEffect::Succeeded | LaneEffect::CanarySucceeded => counts,
         LaneEffect::Answered | LaneEffect::Unknown | LaneEffect::NotAsked => false,
     };
     may_stop.then(|| flight.lane.close())
@@ -28,7 +28,8 @@ pub(super) fn close_lane(flight: &Flight, effect: LaneEffect) -> Option<Closed> 
 /// Carries the outcome's meaning to the lane, for all hosts where it is meant for all.
 pub(super) async fn tell_lane(ctx: &Context, flight: &Flight, outcome: &Outcome, effect: LaneEffect) {
     match effect {
-        LaneEffect::Answered | LaneEffect::Succeeded | LaneEffect::Rejected => {}
+        LaneEffect::Answered | LaneEffect::Succeeded | LaneEffect::CanarySucceeded | LaneEffect::Rejected => {
+        }
         LaneEffect::Unknown | LaneEffect::NotAsked => {}
         LaneEffect::Pause { after } => return pause(ctx, flight, outcome, after).await,
         LaneEffect::Stop => return stop(ctx, flight, reason_of(outcome)).await,
@@ -90,7 +91,7 @@ async fn count_rejections(ctx: &Context, flight: &Flight, effect: LaneEffect) ->
     let limit = flight.spec.settings.stop_after_rejections;
     let event = match effect {
         LaneEffect::Rejected => Some(flight.claimed.event.seq),
-        LaneEffect::Succeeded => None,
+        LaneEffect::Succeeded | LaneEffect::CanarySucceeded => None,
         _ => return false,
     };
     let counted =

@@ -15,7 +15,7 @@ use crate::store::{Emitted, NewEvent, StoreError, StoreResult};
 /// Events of one transaction: large enough to be quick, small enough not to block writers.
 const EVENTS_PER_TRANSACTION: usize = 500;
 
-/// Wrong lines that are told; further ones are only counted.
+/// Wrong lines that are told where all lines are to be emitted again; further ones are only counted.
 const WRONG_TOLD: usize = 20;
 
 pub async fn lines(
@@ -25,7 +25,7 @@ pub async fn lines(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<Exit> {
     let bar = progress::bar(count_lines(args), "emitting");
-    let mut tally = Tally::default();
+    let mut tally = Tally { has_ids: args.fields.has_ids(), ..Tally::default() };
     let mut batch = Vec::new();
     let mut number = 0;
     for line in open(args)?.split(b'\n') {
@@ -61,7 +61,9 @@ struct Tally {
     inserted: u64,
     existed: u64,
     refused: u64,
-    /// The first of them.
+    /// The file may be emitted again as a whole.
+    has_ids: bool,
+    /// The first of them, or all where each has to be found.
     wrong: Vec<Wrong>,
 }
 
@@ -112,7 +114,7 @@ impl Tally {
 
     fn refuse(&mut self, line: u64, why: String) {
         self.refused += 1;
-        if self.wrong.len() < WRONG_TOLD {
+        if !self.has_ids || self.wrong.len() < WRONG_TOLD {
             self.wrong.push(Wrong { line, why });
         }
     }
@@ -126,7 +128,7 @@ impl Tally {
     }
 
     fn tell(&self, args: &EmitArgs, out: &mut (dyn Write + Send)) -> anyhow::Result<Exit> {
-        let Self { inserted, existed, refused, wrong } = self;
+        let Self { inserted, existed, refused, wrong, has_ids } = self;
         let exit = if *refused == 0 { Exit::Fine } else { Exit::Problem };
         if args.json {
             show::json(
@@ -147,7 +149,7 @@ impl Tally {
             return Ok(exit);
         }
         let were = show::count(*refused, "line was", "lines were");
-        let again = match args.fields.has_ids() {
+        let again = match has_ids {
             true => "mend them and emit the whole again: what has its ID is not inserted twice",
             false => "mend them and emit them alone, since the others would be inserted twice",
         };

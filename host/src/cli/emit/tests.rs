@@ -41,3 +41,27 @@ async fn emit_lines_names_each_bad_line_and_emits_all_others() {
     let answer = desk.run(&["emit", "order.x", path(&lines), "--lines"]).await;
     assert!(answer.text.contains("1 line was not emitted; mend them and emit them alone"), "{}", answer.text);
 }
+
+#[tokio::test]
+async fn emit_lines_takes_no_number_for_an_id_that_another_number_could_become() {
+    let desk = Desk::new().await;
+    let lines = file(
+        "{\"id\":123456789012345678901}\n{\"id\":123456789012345678902}\n{\"id\":1.10}\n{\"id\":18446744073709551615}\n",
+    );
+    let answer = desk.run(&["emit", "order.x", path(&lines), "--lines", "--id-field", "id"]).await;
+    assert_eq!(answer.exit, Exit::Problem);
+    for line in ["line 1: ", "line 2: ", "line 3: ", "write it as a text"] {
+        assert!(answer.text.contains(line), "no {line} in {}", answer.text);
+    }
+    assert_eq!(desk.statuses().await.into_keys().collect::<Vec<_>>(), ["18446744073709551615"]);
+}
+
+#[tokio::test]
+async fn emit_lines_names_every_bad_line_where_the_good_ones_can_not_be_emitted_again() {
+    let desk = Desk::new().await;
+    let lines = file(&"not json\n".repeat(30));
+    let answer = desk.run(&["emit", "order.x", path(&lines), "--lines", "--json"]).await;
+    assert_eq!(answer.json()["wrong_lines"].as_array().map(Vec::len), Some(30));
+    let answer = desk.run(&["emit", "order.x", path(&lines), "--lines", "--id-field", "id"]).await;
+    assert!(answer.text.contains("line 20: ") && answer.text.contains("and 10 more"), "{}", answer.text);
+}
