@@ -27,6 +27,8 @@ use crate::{Common, median, percentile};
 pub const NAMES: [&str; 6] = ["nats", "redis", "mqtt", "amqp", "kafka", "stock-ledger"];
 
 const CONCURRENCY: u32 = 100;
+/// Delivered before it counts: the first calls make the connections.
+const WARM_UP_EVENTS: usize = 1_000;
 
 /// A destination, and what delivers to it on either side.
 #[async_trait]
@@ -88,6 +90,8 @@ async fn rig(common: &Common, peer: &dyn Peer) -> Result<Rig> {
 
 impl Figures {
     async fn measure(&mut self, rig: &Rig, events: usize, timed: Arc<Timed>) -> Result<()> {
+        one(rig, WARM_UP_EVENTS, timed.clone()).await?;
+        timed.forget();
         self.rates.push(one(rig, events, timed.clone()).await?);
         self.p99s_ms.push(timed.p99_ms());
         Ok(())
@@ -110,6 +114,10 @@ impl Timed {
     fn keep(&self, took: Duration, events: usize) {
         let mut calls_ms = self.calls_ms.lock().unwrap_or_else(PoisonError::into_inner);
         calls_ms.extend(std::iter::repeat_n(took.as_secs_f64() * 1e3, events));
+    }
+
+    fn forget(&self) {
+        self.calls_ms.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn p99_ms(&self) -> f64 {

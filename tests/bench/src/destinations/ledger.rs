@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Postgres, Transaction};
 
-use super::{Peer, content_digest, outcome};
+use super::{Peer, WARM_UP_EVENTS, content_digest, outcome};
 use crate::rig::{fresh_postgres, sku};
 
 /// The host's default for a database.
@@ -43,7 +43,7 @@ impl Ledger {
 impl Peer for Ledger {
     async fn fresh(&self) -> Result<String> {
         sqlx::raw_sql("truncate stock, stock_ledger").execute(&self.pool).await?;
-        let skus: Vec<String> = (0..self.events).map(sku).collect();
+        let skus: Vec<String> = (0..self.events.max(WARM_UP_EVENTS)).map(sku).collect();
         sqlx::query("insert into stock select sku, 10 from unnest($1::text[]) sku")
             .bind(skus)
             .execute(&self.pool)

@@ -27,7 +27,9 @@ pub struct Mqtt {
 
 impl Mqtt {
     pub fn start(component: PathBuf) -> Self {
-        Self { server: servers::mosquitto("allow_anonymous true"), component }
+        // Else the broker holds confirmations back for 40 ms (Nagle's algorithm), whoever publishes.
+        let config = "allow_anonymous true\nset_tcp_nodelay true";
+        Self { server: servers::mosquitto(config), component }
     }
 
     fn client(&self, options: impl FnOnce(&mut MqttOptions), id: &str) -> (AsyncClient, EventLoop) {
