@@ -83,6 +83,17 @@ async fn a_handshake_that_never_ends_is_a_timeout() {
     server.ended(1).await;
 }
 
+/// The call is as short as its connection may take: it must still be able to say so.
+#[tokio::test]
+async fn a_connection_that_is_not_made_leaves_the_call_time_to_say_so() {
+    let server = TcpServer::start(Behaviour::Silence).await;
+    let folder = tempfile::tempdir().unwrap();
+    let granted = trusting(&server, folder.path(), &Authority::default());
+    let lane = lane(granted, |spec| spec.limits.call = Duration::from_secs(1)).await;
+    let told = finding(&lane, "net.echo", &[]).await;
+    assert!(told.starts_with("timeout:") && told.contains("TLS handshake"), "{told}");
+}
+
 /// As a proxy does whose server is down: nothing was said against the endpoint, so it may be there later.
 #[tokio::test]
 async fn a_handshake_that_is_cut_is_an_outage_and_no_fault_of_the_config() {
@@ -163,6 +174,18 @@ async fn tls_that_can_not_be_started_ends_the_connection_and_says_why() {
     let told = finding(&lane(untrusting, |_| {}).await, "net.start-tls", &[("greeting", "6")]).await;
     assert!(told.starts_with("tls:") && told.contains("roots = \"ca.pem\""), "{told}");
     assert!(told.ends_with("then closed"), "{told}");
+}
+
+/// As a server does that is full: it agreed to TLS, and says why it ends the talk.
+#[tokio::test]
+async fn a_server_that_speaks_in_the_clear_where_tls_begins_is_an_outage_and_no_fault_of_the_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let server =
+        TcpServer::start(Behaviour::NoTls("ready\n", "-ERR 'maximum connections exceeded'\r\n")).await;
+    let granted = NetGrant { tls: NetTls::Start, ..trusting(&server, folder.path(), &Authority::default()) };
+    let told = finding(&lane(granted, |_| {}).await, "net.start-tls", &[("greeting", "6")]).await;
+    assert!(told.starts_with("unreachable:") && told.contains("spoke in the clear"), "{told}");
+    assert!(!told.contains("tls = "), "{told}");
 }
 
 #[tokio::test]

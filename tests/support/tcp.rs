@@ -30,6 +30,8 @@ pub enum Behaviour {
     Deaf,
     /// Says this in the clear, hears one line, and then echoes inside of TLS.
     StartTls(&'static str),
+    /// Says the first in the clear, hears one line, and says the second in the clear where TLS was to begin.
+    NoTls(&'static str, &'static str),
 }
 
 /// Stops when dropped.
@@ -88,7 +90,7 @@ async fn serve(behaviour: Behaviour, tls: Option<TlsAcceptor>, mut tcp: TcpStrea
         let _ = tcp.set_linger(Some(std::time::Duration::ZERO));
         return;
     }
-    if let Behaviour::StartTls(greeting) = behaviour {
+    if let Behaviour::StartTls(greeting) | Behaviour::NoTls(greeting, _) = behaviour {
         let heard = async {
             tcp.write_all(greeting.as_bytes()).await?;
             while tcp.read_u8().await? != b'\n' {}
@@ -124,6 +126,12 @@ async fn behave(behaviour: Behaviour, mut stream: Box<dyn Stream>) -> std::io::R
         Behaviour::SayAndDrop(words) => {
             stream.write_all(words.as_bytes()).await?;
             stream.flush().await
+        }
+        Behaviour::NoTls(_, words) => {
+            // Not before the other side has begun.
+            stream.read_u8().await?;
+            stream.write_all(words.as_bytes()).await?;
+            read_to_end(&mut stream).await.map(drop)
         }
         Behaviour::LastWord => {
             let heard = read_to_end(&mut stream).await?;

@@ -144,6 +144,11 @@ pub fn login_refused(text: &str) -> Failure {
     }
 }
 
+/// Whether what [`login_refused`] says is about the user, and not about the server.
+pub fn is_of_login(refused: &Failure) -> bool {
+    matches!(refused, Failure::Misconfigured(detail) if detail.code != "tls-required")
+}
+
 /// The operator wants TLS, and the server has none: nothing secret may be said to it.
 pub fn no_tls() -> Failure {
     Failure::misconfigured(

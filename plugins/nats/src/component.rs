@@ -10,7 +10,6 @@ use outhaul_plugin::net::Error;
 use outhaul_plugin::{ConfigureError, Description, Event, Failure, Need, net, random, secrets};
 use serde_json::Value;
 
-use crate::answer;
 use crate::protocol::Info;
 use crate::session::{Credentials, LoginError, Session};
 use crate::settings::{self, Auth, Mode, Settings};
@@ -30,7 +29,16 @@ impl Broker for NatsBroker {
     fn describe() -> Description {
         Description::new("nats", env!("CARGO_PKG_VERSION"), settings::SCHEMA)
             .needs(Need::net("", "the server of the setting endpoint"))
-            .needs(Need::secret("", "what the setting auth names").optional())
+            .needs(
+                Need::secret("", "the password, token or JWT that the setting auth names")
+                    .uses("reveal")
+                    .optional(),
+            )
+            .needs(
+                Need::secret("", "the seed that the setting auth names, which signs")
+                    .uses("ed25519")
+                    .optional(),
+            )
     }
 
     fn configure(settings: Settings) -> Result<Self, ConfigureError> {
@@ -57,11 +65,10 @@ impl Broker for NatsBroker {
             });
             match opened {
                 Ok(session) => return Ok(session),
+                Err(error) if !error.is_of_credentials() => return Err(self.elsewhere(error.failure())),
                 // A key that was rotated may be the older one still.
                 Err(LoginError::Refused(_)) if key + 1 < keys => key += 1,
-                Err(LoginError::Refused(text)) => return Err(answer::login_refused(&text)),
-                Err(LoginError::Unfit(failure)) => return Err(*failure),
-                Err(LoginError::Failed(error)) => return Err(self.elsewhere(error.into())),
+                Err(error) => return Err(error.failure()),
             }
         }
     }

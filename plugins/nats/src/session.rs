@@ -32,7 +32,29 @@ pub struct Session<P = Streams> {
 pub enum LoginError {
     Refused(String),
     Failed(Error),
+    /// This server is none to talk to; another may be.
     Unfit(Box<Failure>),
+    /// There are no credentials to log in with.
+    Without(Box<Failure>),
+}
+
+impl LoginError {
+    /// Whether it is about who logs in: every server of the cluster would say the same.
+    pub fn is_of_credentials(&self) -> bool {
+        match self {
+            Self::Refused(text) => answer::is_of_login(&answer::login_refused(text)),
+            Self::Without(_) => true,
+            Self::Failed(_) | Self::Unfit(_) => false,
+        }
+    }
+
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Refused(text) => answer::login_refused(&text),
+            Self::Failed(error) => error.into(),
+            Self::Unfit(failure) | Self::Without(failure) => *failure,
+        }
+    }
 }
 
 impl From<Error> for LoginError {
@@ -41,15 +63,39 @@ impl From<Error> for LoginError {
     }
 }
 
-/// Nothing was said by us yet.
+/// Nothing was said by us yet. A server that is full says so after INFO, in the clear still.
 fn secure<P: Pipe>(
     connection: &mut Connection<P>,
     info: &Info,
     start: impl FnOnce() -> Result<(), ConnectError>,
-) -> Result<(), Failure> {
-    match info.tls_required || info.tls_available {
-        true => connection.start_tls(start),
-        false => Err(answer::no_tls()),
+) -> Result<(), LoginError> {
+    let unfit = |failure| LoginError::Unfit(Box::new(failure));
+    if !(info.tls_required || info.tls_available) {
+        return Err(unfit(answer::no_tls()));
+    }
+    farewell(connection)?;
+    match connection.start_tls(start) {
+        Ok(()) => Ok(()),
+        Err(failure) => match farewell(connection) {
+            // Its word came just now.
+            Err(refused @ LoginError::Refused(_)) => Err(refused),
+            _ => Err(unfit(failure)),
+        },
+    }
+}
+
+/// An error if the server says, in what is here already, why it ends the connection. Whatever else was said must
+/// not pass for protected.
+fn farewell<P: Pipe>(connection: &mut Connection<P>) -> Result<(), LoginError> {
+    let ended = connection.fill();
+    match connection.parse(protocol::parse) {
+        Ok(Some(Op::Err(text))) => Err(LoginError::Refused(text)),
+        Ok(Some(other)) => {
+            let error = Error::Protocol(format!("{other:?} in the clear, before TLS was started"));
+            Err(LoginError::Unfit(Box::new(error.into())))
+        }
+        Ok(None) => Ok(ended?),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -72,9 +118,9 @@ impl<P: Pipe> Session<P> {
             return Err(LoginError::Unfit(Box::new(Failure::misconfigured("server-too-old", message))));
         }
         if let Some(start) = start_tls {
-            secure(&mut connection, &info, start).map_err(|failure| LoginError::Unfit(Box::new(failure)))?;
+            secure(&mut connection, &info, start)?;
         }
-        let credentials = credentials(&info).map_err(|failure| LoginError::Unfit(Box::new(failure)))?;
+        let credentials = credentials(&info).map_err(|failure| LoginError::Without(Box::new(failure)))?;
         connection.queue(format!("CONNECT {}\r\n", connect(credentials)).as_bytes())?;
         connection.queue(format!("SUB {inbox}.* 1\r\nPING\r\n").as_bytes())?;
         let mut session = Self { connection, info, inbox, number: 0, has_stored: false };

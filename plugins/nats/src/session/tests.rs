@@ -162,7 +162,7 @@ fn a_refused_login_and_a_server_that_is_none_are_told_apart() {
 fn tls_is_started_before_anything_is_said_and_never_given_up() {
     let secured = |info: &[u8]| {
         // Nothing more is there when TLS is started.
-        let script = Script::saying(&[info, b"", b"", b"PONG\r\n"]);
+        let script = Script::saying(&[info, b"", b"", b"", b"PONG\r\n"]);
         let mut was_started = false;
         let start = || {
             was_started = true;
@@ -180,6 +180,62 @@ fn tls_is_started_before_anything_is_said_and_never_given_up() {
     // Somebody between could have added it.
     let (was_started, error) = secured(b"INFO {\"headers\":true,\"tls_required\":true}\r\n+OK\r\n");
     assert!(!was_started && matches!(error, Some(LoginError::Unfit(_))));
+}
+
+const WITH_TLS: &[u8] = b"INFO {\"headers\":true,\"tls_required\":true}\r\n";
+const FULL: &[u8] = b"-ERR 'maximum connections exceeded'\r\n";
+
+/// What comes of TLS that can't be started, while the server says this.
+fn not_secured(says: Vec<Result<Vec<u8>, Error>>) -> (bool, LoginError) {
+    let script = Script { says: says.into(), ..Script::default() };
+    let mut was_started = false;
+    let start = || {
+        was_started = true;
+        Err(ConnectError::Tls("bytes that came in the clear".into()))
+    };
+    let opened = Session::open(Connection::over(script), Some(start), "i".into(), |_| Ok(Credentials::new()));
+    (was_started, opened.err().expect("TLS was not started"))
+}
+
+#[test]
+fn a_server_that_is_full_is_heard_before_tls_is_started_and_after() {
+    let [info, full] = [WITH_TLS, FULL].map(<[u8]>::to_vec);
+    let refused = LoginError::Refused("maximum connections exceeded".to_owned());
+    let (was_started, error) = not_secured(vec![Ok([info.clone(), full.clone()].concat())]);
+    assert_eq!((was_started, &error), (false, &refused));
+    assert!(!error.is_of_credentials() && matches!(error.failure(), Failure::Unavailable(_)));
+    let ended = vec![Ok(info.clone()), Ok(vec![]), Ok(full.clone()), Err(Error::Closed)];
+    assert_eq!(not_secured(ended), (false, refused));
+    // Its word comes while TLS is about to be started.
+    let late = vec![Ok(info.clone()), Ok(vec![]), Ok(vec![]), Ok(vec![]), Ok(full)];
+    assert_eq!(not_secured(late), (true, LoginError::Refused("maximum connections exceeded".to_owned())));
+    let (was_started, error) = not_secured(vec![Ok(info.clone()), Ok(vec![]), Err(Error::Closed)]);
+    assert_eq!((was_started, error), (false, LoginError::Failed(Error::Closed)));
+    // Whatever else came, the host's word counts.
+    for end in [Err(Error::Closed), Ok(b"\x15\x03\x03".to_vec()), Ok(b"+OK\r\n".to_vec())] {
+        let (was_started, error) =
+            not_secured(vec![Ok(info.clone()), Ok(vec![]), Ok(vec![]), Ok(vec![]), end]);
+        assert!(was_started, "{error:?}");
+        let Failure::Misconfigured(detail) = error.failure() else { panic!() };
+        assert_eq!(detail.code, "tls");
+    }
+}
+
+#[test]
+fn another_server_is_tried_unless_every_one_would_refuse_the_login() {
+    let refused = |text: &str| LoginError::Refused(text.to_owned());
+    let unfit = || Box::new(Failure::misconfigured("tls", "its certificate is not trusted"));
+    for error in [
+        refused("maximum connections exceeded"),
+        refused("Secure Connection - TLS Required"),
+        LoginError::Failed(Error::TimedOut),
+        LoginError::Unfit(unfit()),
+    ] {
+        assert!(!error.is_of_credentials(), "{error:?}");
+    }
+    for error in [refused("Authorization Violation"), LoginError::Without(unfit())] {
+        assert!(error.is_of_credentials(), "{error:?}");
+    }
 }
 
 #[test]

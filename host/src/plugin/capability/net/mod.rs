@@ -114,7 +114,7 @@ impl Endpoints {
             kind: Denied::Net,
             section: &endpoint.section,
         };
-        match self.dialer.dial(target, ends_at).await {
+        match self.dialer.dial(target, self.halfway(ends_at)).await {
             Ok(transport) => {
                 self.stats.net_connections_opened.add_one();
                 Ok(Dialled { transport, place, address })
@@ -124,6 +124,13 @@ impl Endpoints {
                 Err(connect_error(&format!("endpoint \"{name}\" ({address})"), error, &endpoint.section))
             }
         }
+    }
+
+    /// Until when a connection may take to be made: a call that ends with it can't say what happened, and gets no
+    /// other try elsewhere.
+    fn halfway(&self, ends_at: Duration) -> Duration {
+        let now = self.dialer.clock.since_boot();
+        now + ends_at.saturating_sub(now) / 2
     }
 
     /// The endpoint and its TLS, where the protocol starts it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Endpoints, connect_error};
 use crate::plugin::bindings::net::ConnectError;
+use crate::plugin::capability::dial::DialError;
 use crate::plugin::endpoint::HostPort;
 
 use super::wire::Wire;
@@ -31,15 +32,26 @@ impl TlsStart {
             return Err(ConnectError::Unreachable(format!("{what}: the connection has ended")));
         };
         let transport = wire.take().map_err(|why| ConnectError::Tls(format!("{what}: {why}")))?;
-        match endpoints.dialer.secure(transport, tls, &self.address.host, ends_at).await {
+        match endpoints.dialer.secure(transport, tls, &self.address.host, endpoints.halfway(ends_at)).await {
             Ok(secured) => {
                 wire.put(secured);
                 Ok(())
             }
             Err(error) => {
                 endpoints.stats.net_connections_failed.add_one();
-                Err(connect_error(&what, error, &endpoint.section))
+                Err(start_error(&what, error, &endpoint.section))
             }
         }
+    }
+}
+
+/// Whoever agreed to TLS and then speaks in the clear says why it ends the talk, as a server that is full: that may
+/// pass, and nothing about the config is known to be wrong.
+fn start_error(what: &str, error: DialError, section: &str) -> ConnectError {
+    match error {
+        DialError::NotTls => {
+            ConnectError::Unreachable(format!("{what}: it spoke in the clear where TLS was to be started"))
+        }
+        error => connect_error(what, error, section),
     }
 }
