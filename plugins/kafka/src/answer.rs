@@ -223,6 +223,18 @@ pub fn at_fault(topic: &str, text: &str) -> Outcome {
     Err(Failure::rejected("invalid-record", format!("the topic {topic:?} does not take the record: {text}")))
 }
 
+const NO_TIME: &str = "no-time";
+
+/// Nothing was said to the broker.
+pub fn no_time(address: &str) -> Failure {
+    let broker = if address.is_empty() { "a broker" } else { address };
+    Failure::unavailable(NO_TIME, format!("too little of the call's time is left to dial {broker}"))
+}
+
+pub fn is_no_time(failure: &Failure) -> bool {
+    matches!(failure, Failure::Unavailable(info) if info.code == NO_TIME)
+}
+
 /// The broker reads nothing from us before that.
 pub fn throttled(wait: std::time::Duration) -> Failure {
     let message = format!("the broker's quota lets this producer wait for {} ms", wait.as_millis());
@@ -232,6 +244,15 @@ pub fn throttled(wait: std::time::Duration) -> Failure {
 /// Why there is no session.
 pub fn login_refused(mechanism: &str, text: &str) -> Failure {
     let message = format!("the broker refuses the login: {text} ({mechanism}); see the setting auth");
+    Failure::misconfigured("login", message)
+}
+
+/// We end the login: whoever answers does not speak as a broker that has the user's credentials.
+pub fn login_broken_off(mechanism: &str, why: &str) -> Failure {
+    let message = format!(
+        "the login is broken off ({mechanism}), for the broker can't be trusted with it: {why}; see that the endpoint \
+         leads to your broker, and how the user's credentials were made"
+    );
     Failure::misconfigured("login", message)
 }
 

@@ -8,6 +8,9 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::settings::Mechanism;
 
+/// With fewer, whoever poses as the broker could find the password from the proof (RFC 7677 asks for as many; Kafka
+/// lets none have fewer).
+const ITERATIONS_MIN: u32 = 4_096;
 /// A broker that asks for more would keep the plugin busy for seconds.
 const ITERATIONS_MAX: u32 = 100_000;
 /// "n,,", no channel binding, in base64.
@@ -75,16 +78,20 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// A broker that makes the proof easy to search for the password in gets none.
     fn prove(&mut self, bare: &str, nonce: &str, message: &[u8]) -> Result<Step, String> {
         let first = std::str::from_utf8(message).map_err(|_| "its first message is no text")?;
         let wrong = |what: &str| format!("its first message has no {what} ({first})");
+        let is_longer = |shared: &&str| shared.strip_prefix(nonce).is_some_and(|own| !own.is_empty());
         let shared =
-            field(first, "r").filter(|shared| shared.starts_with(nonce)).ok_or_else(|| wrong("nonce"))?;
-        let salt =
-            field(first, "s").and_then(|salt| STANDARD.decode(salt).ok()).ok_or_else(|| wrong("salt"))?;
+            field(first, "r").filter(is_longer).ok_or_else(|| wrong("nonce of its own after ours"))?;
+        let salt = field(first, "s").and_then(|salt| STANDARD.decode(salt).ok());
+        let salt = salt.filter(|salt| !salt.is_empty()).ok_or_else(|| wrong("salt"))?;
         let iterations = field(first, "i").and_then(|text| text.parse::<u32>().ok());
-        let iterations = iterations.filter(|most| (1..=ITERATIONS_MAX).contains(most));
-        let iterations = iterations.ok_or_else(|| wrong("number of iterations that can be done"))?;
+        let iterations = iterations.filter(|asked| (ITERATIONS_MIN..=ITERATIONS_MAX).contains(asked));
+        let iterations = iterations.ok_or_else(|| {
+            wrong(&format!("number of iterations from {ITERATIONS_MIN} to {ITERATIONS_MAX}"))
+        })?;
 
         let closing = format!("{NO_BINDING},r={shared}");
         let conversation = format!("{bare},{first},{closing}");
@@ -177,9 +184,14 @@ mod tests {
         let login = login(Mechanism::ScramSha512);
         for (message, word) in [
             (&b"r=other,s=AAAA,i=4096"[..], "nonce"),
-            (b"r=mine,s=?,i=4096", "salt"),
-            (b"r=mine,s=AAAA,i=4000000000", "iterations"),
-            (b"r=mine,s=AAAA,i=0", "iterations"),
+            (b"r=mine,s=AAAA,i=4096", "nonce"),
+            (b"s=AAAA,i=4096", "nonce"),
+            (b"r=mine+its,s=?,i=4096", "salt"),
+            (b"r=mine+its,s=,i=4096", "salt"),
+            (b"r=mine+its,s=AAAA,i=4000000000", "iterations"),
+            (b"r=mine+its,s=AAAA,i=100001", "iterations"),
+            (b"r=mine+its,s=AAAA,i=4095", "iterations from 4096"),
+            (b"r=mine+its,s=AAAA,i=0", "iterations"),
             (b"\xff", "text"),
         ] {
             let (mut exchange, _) = Exchange::start(&login, "mine".into());

@@ -12,6 +12,10 @@ use crate::protocol::{self, API_VERSIONS, Api, Frame, SASL_AUTHENTICATE, SASL_HA
 /// Brokers end connections that were idle for ten minutes (`connections.max.idle.ms`), managed ones sooner.
 const IDLE_MAX: Duration = Duration::from_secs(2 * 60);
 
+/// No quota is used up for longer: brokers count over some ten seconds (`quota.window.size.seconds`), and a number that
+/// makes no sense must not stop deliveries for days.
+const MUTE_MAX: Duration = Duration::from_secs(60);
+
 pub struct Peer<P = Streams> {
     connection: Connection<P>,
     client_id: String,
@@ -79,8 +83,8 @@ impl<P: Pipe> Peer<P> {
                     Error::Protocol(format!("error {} to the login: {}", said.error, said.text)).into()
                 );
             }
-            let refused = |why: String| answer::login_refused(mechanism, &why);
-            match exchange.next(&said.message).map_err(refused)? {
+            let broken_off = |why: String| answer::login_broken_off(mechanism, &why);
+            match exchange.next(&said.message).map_err(broken_off)? {
                 Step::Say(next) => message = next,
                 Step::Done => {
                     self.good_until =
@@ -152,7 +156,7 @@ impl<P: Pipe> Peer<P> {
 
     pub fn mute(&mut self, throttle_ms: i32) {
         let wait = u64::try_from(throttle_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
-        self.muted_until = wait.map(|wait| Instant::now() + wait);
+        self.muted_until = wait.map(|wait| Instant::now() + wait.min(MUTE_MAX));
     }
 
     /// How long the broker will not listen.
@@ -251,6 +255,27 @@ pub mod tests {
         assert!(code == "login-not-taken" && message.contains("remove the setting auth"), "{message}");
         let (code, message) = told(&[crate::protocol::versions::tests::answer(&[(0, 0, 5)])]);
         assert!(code == "version" && message.contains("Kafka 2.4"), "{message}");
+    }
+
+    #[test]
+    fn a_broker_that_makes_the_proof_easy_to_break_is_told_to_the_operator() {
+        let login = Login { mechanism: Mechanism::ScramSha256, ..login() };
+        let weak = authenticate_answer(0, "", b"r=nonce+its,s=AAAA,i=1", 0);
+        let broker = answering(&[modern(), handshake_answer(0, &["SCRAM-SHA-256"]), weak]);
+        let opened =
+            Peer::open(broker, "outhaul", Some((&login, "nonce".into())), Duration::from_secs(1)).err();
+        let Some(NotOpened::Failed(Failure::Misconfigured(detail))) = opened else { panic!("{opened:?}") };
+        assert!(detail.code == "login" && detail.message.contains("from 4096 to"), "{}", detail.message);
+    }
+
+    #[test]
+    fn a_broker_is_not_left_alone_for_longer_than_a_quota_can_last() {
+        let mut peer = Peer::open(answering(&[modern()]), "outhaul", None, Duration::from_secs(1)).unwrap();
+        peer.mute(2_000_000_000);
+        let muted = peer.muted_for();
+        assert!(muted > MUTE_MAX / 2 && muted <= MUTE_MAX, "{muted:?}");
+        peer.mute(0);
+        assert_eq!(peer.muted_for(), Duration::ZERO);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A cluster as one producer sees it: its brokers, who leads which partition, and the producer's numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use outhaul_plugin::Failure;
@@ -9,8 +9,8 @@ use outhaul_plugin::net::{Connection, Error, Pipe};
 use crate::answer::{self, LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::login::Login;
 use crate::peer::Peer;
-use crate::protocol::metadata::{self, Metadata};
-use crate::protocol::{INIT_PRODUCER_ID, METADATA, producer_id};
+use crate::protocol::metadata::Metadata;
+use crate::protocol::{INIT_PRODUCER_ID, producer_id};
 
 use numbers::Numbers;
 
@@ -42,13 +42,18 @@ pub trait Dial {
 pub struct Session<D: Dial> {
     dial: D,
     client_id: String,
-    /// Until when the call that is under way may take.
+    /// Until when the call that is under way may take, and how long that was when it began.
     until: Instant,
+    time: Duration,
     /// Of the cluster's brokers by their numbers: those that we talk to.
     peers: BTreeMap<i32, Peer<D::Pipe>>,
     /// The broker that was dialled first, of which nobody knows which one it is.
     seed: Option<Peer<D::Pipe>>,
     addresses: BTreeMap<i32, String>,
+    /// The addresses that this call has dialled in vain, and why.
+    unreached: BTreeMap<String, Failure>,
+    /// Those that did not answer when they were dialled or asked last.
+    suspects: BTreeSet<String>,
     topics: BTreeMap<String, Topic>,
     /// None before the first batch, and after one whose fate is unknown.
     numbers: Option<Numbers>,
@@ -60,6 +65,8 @@ struct Topic {
     /// Of each partition.
     leaders: Vec<Option<i32>>,
     known_since: Instant,
+    /// One of its leaders was not reached or hung: another may lead meanwhile.
+    is_doubtful: bool,
 }
 
 impl<D: Dial> Session<D> {
@@ -70,14 +77,17 @@ impl<D: Dial> Session<D> {
             dial,
             client_id: client_id.to_owned(),
             until: Instant::now() + time,
+            time,
             peers: BTreeMap::new(),
             seed: None,
             addresses: BTreeMap::new(),
+            unreached: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             topics: BTreeMap::new(),
             numbers: None,
             turn,
         };
-        session.seed = Some(session.connect(None)?);
+        session.seed = Some(session.connect(None, time)?);
         match session.learn(&[], false) {
             Ok(_) => Ok(session),
             // A broker that wants a login says nothing to whoever has none.
@@ -88,81 +98,14 @@ impl<D: Dial> Session<D> {
         }
     }
 
+    /// Begins a call, which may take so long.
     pub fn allow(&mut self, time: Duration) {
-        self.until = Instant::now() + time;
+        (self.until, self.time) = (Instant::now() + time, time);
+        self.unreached.clear();
     }
 
     fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
-    }
-
-    fn missing_login(&self, error: Error) -> Failure {
-        match self.connect(None).ok().and_then(|mut peer| peer.wants_login()) {
-            Some(offered) => answer::login_missing(&offered),
-            None => error.into(),
-        }
-    }
-
-    fn connect(&self, address: Option<&str>) -> Result<Peer<D::Pipe>, Failure> {
-        broker::log_in(self.dial.logins()?, self.left(), |login, left| {
-            let connection = self.dial.dial(address)?;
-            let login = login.as_ref().map(|login| (login, self.dial.nonce()));
-            Peer::open(connection, &self.client_id, login, left)
-        })
-    }
-
-    /// The broker of this number, dialled if need be.
-    fn peer(&mut self, broker: i32) -> Result<&mut Peer<D::Pipe>, Failure> {
-        if !self.peers.contains_key(&broker) {
-            let address = self.addresses.get(&broker);
-            let address = address.ok_or_else(|| answer::no_topic(LEADER_NOT_AVAILABLE, ""))?;
-            let peer = self.connect(Some(address))?;
-            self.peers.insert(broker, peer);
-            // It was for finding the others.
-            self.seed = None;
-        }
-        let left = self.left();
-        let peer = self.peers.get_mut(&broker).expect("it is there now");
-        peer.allow(left);
-        Ok(peer)
-    }
-
-    /// Asks any broker that is there. One that does not answer is left, and the next is asked.
-    fn ask_any<T>(
-        &mut self,
-        mut ask: impl FnMut(&mut Peer<D::Pipe>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let left = self.left();
-        let mut last = Error::Closed;
-        if let Some(seed) = &mut self.seed {
-            seed.allow(left);
-            match ask(seed) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => last = error,
-            }
-            self.seed = None;
-        }
-        while let Some((&broker, peer)) = self.peers.iter_mut().next() {
-            if last == Error::TimedOut {
-                break;
-            }
-            peer.allow(left);
-            match ask(peer) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => last = error,
-            }
-            self.peers.remove(&broker);
-        }
-        Err(last)
-    }
-
-    /// Asks the cluster for its brokers and these topics.
-    fn learn(&mut self, topics: &[&str], create: bool) -> Result<Metadata, Error> {
-        let request = metadata::request(topics, create);
-        let learned =
-            self.ask_any(|peer| metadata::parse(&peer.ask(METADATA, &request)?).map_err(Error::Protocol))?;
-        self.heed(&learned);
-        Ok(learned)
     }
 
     /// A broker that moved is dialled anew.
@@ -170,28 +113,19 @@ impl<D: Dial> Session<D> {
         let addresses = &self.addresses;
         self.peers.retain(|broker, _| learned.brokers.get(broker) == addresses.get(broker));
         self.addresses.clone_from(&learned.brokers);
+        self.suspects.retain(|address| learned.brokers.values().any(|known| known == address));
         for topic in learned.topics.iter().filter(|topic| topic.error == 0) {
-            let known = Topic { leaders: topic.leaders.clone(), known_since: Instant::now() };
+            let known =
+                Topic { leaders: topic.leaders.clone(), known_since: Instant::now(), is_doubtful: false };
             self.topics.insert(topic.name.clone(), known);
         }
-    }
-
-    /// The same, of whichever broker can be reached.
-    fn learn_anew(&mut self, topics: &[&str], create: bool) -> Result<Metadata, Failure> {
-        match self.learn(topics, create) {
-            Ok(learned) => return Ok(learned),
-            Err(Error::TimedOut) => return Err(Error::TimedOut.into()),
-            Err(_) => {}
-        }
-        // Nobody of those we knew is there.
-        self.seed = Some(self.connect(None)?);
-        self.learn(topics, create).map_err(Failure::from)
     }
 
     /// Knows these topics, or why one is not to be had.
     fn know(&mut self, topics: &[&str], create: bool) -> Result<BTreeMap<String, Failure>, Failure> {
         let is_known = |name: &str| {
-            self.topics.get(name).is_some_and(|topic| topic.known_since.elapsed() < METADATA_AGE_MAX)
+            let topic = self.topics.get(name).filter(|topic| !topic.is_doubtful);
+            topic.is_some_and(|topic| topic.known_since.elapsed() < METADATA_AGE_MAX)
         };
         let mut unknown: Vec<&str> = topics.iter().copied().filter(|name| !is_known(name)).collect();
         let mut refused = BTreeMap::new();
@@ -250,7 +184,8 @@ impl<D: Dial> Session<D> {
         if let Some(failure) = refused.into_values().find(|failure| !will_be(failure)) {
             return Err(failure);
         }
-        let brokers: Vec<i32> = self.addresses.keys().copied().collect();
+        let mut brokers: Vec<i32> = self.addresses.keys().copied().collect();
+        brokers.sort_by_key(|broker| self.turn_of(*broker));
         let mut down = Vec::new();
         for broker in &brokers {
             match self.peer(*broker) {
@@ -285,6 +220,7 @@ impl<D: Dial> Session<D> {
 
 mod numbers;
 mod publish;
+mod reach;
 #[cfg(test)]
 mod tests;
 mod work;

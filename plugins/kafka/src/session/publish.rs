@@ -92,6 +92,9 @@ impl<D: Dial> Session<D> {
             }
         }
         let mut asked = Vec::new();
+        // What is sent to those that are there is under way while the others are dialled.
+        let mut by_leader: Vec<(i32, Vec<Place>)> = by_leader.into_iter().collect();
+        by_leader.sort_by_key(|(leader, _)| self.turn_of(*leader));
         for (leader, places) in by_leader {
             if let Some(request) = self.send(leader, &places, work) {
                 asked.push((leader, request, places));
@@ -100,7 +103,8 @@ impl<D: Dial> Session<D> {
         for (leader, request, places) in asked {
             self.hear(leader, request, &places, work);
         }
-        self.follow(settings, work)
+        self.follow(settings, work);
+        Ok(())
     }
 
     fn leader(&self, place: &Place) -> Option<i32> {
@@ -115,6 +119,7 @@ impl<D: Dial> Session<D> {
             Ok(peer) => peer,
             // Another broker may lead in its place.
             Err(failure @ Failure::Unavailable(_)) => {
+                self.doubt(places);
                 places.iter().for_each(|place| work.again(place, failure.clone(), false));
                 return None;
             }
@@ -170,13 +175,23 @@ impl<D: Dial> Session<D> {
 
     /// The connection ended before the answer. Once the time is up there is no other try.
     fn broke(&mut self, leader: i32, places: &[Place], error: &Error, may_be_stored: bool, work: &mut Work) {
-        self.peers.remove(&leader);
+        self.leave(leader, error);
+        self.doubt(places);
         for place in places {
             let failure = Failure::from(error.clone());
             work.batch(place).may_be_stored |= may_be_stored;
             match error {
                 Error::TimedOut => work.give_up(place, failure),
                 _ => work.again(place, failure, may_be_stored),
+            }
+        }
+    }
+
+    /// Who leads there is asked before anything else is sent there.
+    fn doubt(&mut self, places: &[Place]) {
+        for (topic, _) in places {
+            if let Some(topic) = self.topics.get_mut(topic) {
+                topic.is_doubtful = true;
             }
         }
     }
@@ -212,28 +227,31 @@ impl<D: Dial> Session<D> {
     }
 
     /// Looks where the leaders are now of what has to be sent again.
-    fn follow(&mut self, settings: &Settings, work: &mut Work) -> Result<(), Failure> {
+    fn follow(&mut self, settings: &Settings, work: &mut Work) {
         let again = work.lines.iter_mut().filter_map(|(place, line)| {
             let batch = line.batch.as_mut()?;
             let failure = batch.again.take()?;
             Some((place.clone(), failure, batch.tries))
         });
         let again: Vec<(Place, Failure, u32)> = again.collect();
-        let Some(tries) = again.iter().map(|(_, _, tries)| *tries).max() else { return Ok(()) };
+        let Some(tries) = again.iter().map(|(_, _, tries)| *tries).max() else { return };
         let wait = WAIT_MIN * 2_u32.pow(tries - 1);
         if wait >= self.left() {
             again.into_iter().for_each(|(place, failure, _)| work.give_up(&place, failure));
-            return Ok(());
+            return;
         }
         self.dial.pause(wait);
         let topics: BTreeSet<&str> = again.iter().map(|(place, _, _)| place.0.as_str()).collect();
         let topics: Vec<&str> = topics.into_iter().collect();
-        let learned = self.learn_anew(&topics, settings.create_topics)?;
-        for topic in learned.topics.iter().filter(|topic| topic.error != 0) {
-            // The next round finds no leader, and says so.
-            self.topics.remove(&topic.name);
+        match self.learn_anew(&topics, settings.create_topics) {
+            Ok(learned) => {
+                for topic in learned.topics.iter().filter(|topic| topic.error != 0) {
+                    // The next round finds no leader, and says so.
+                    self.topics.remove(&topic.name);
+                }
+            }
+            Err(failure) => again.iter().for_each(|(place, ..)| work.give_up(place, failure.clone())),
         }
-        Ok(())
     }
 }
 

@@ -352,3 +352,5 @@ fn a_cluster_that_has_just_begun_is_asked_again_for_a_producer_id() {
     assert_eq!(publish(&mut session(&scripted), &["a"]), [stored(0, 5)]);
     assert_eq!(*scripted.paused.borrow(), 1);
 }
+
+mod reach;
