@@ -13,6 +13,8 @@ use crate::lane::{committed, kind, lane, lane_with, send, sentence, steps};
 outhaul_tests::on_each_database!(
     a_statement_that_waits_for_a_lock_too_long_times_out,
     a_statement_that_computes_too_long_times_out,
+    a_statement_that_put_its_deadline_off_is_ended_at_the_server,
+    a_statement_under_way_at_the_calls_end_is_ended_at_the_server,
     a_transaction_that_takes_too_long_times_out,
     a_guest_that_falls_silent_holds_no_lock_past_its_transactions_deadline,
     a_result_with_too_many_rows_or_bytes_is_refused,
@@ -79,6 +81,80 @@ async fn a_statement_that_computes_too_long_times_out(database: Database) {
     committed(&lane, &[update()]).await;
 }
 
+/// What a guest says to a server so that it has no deadline of its own.
+fn without_deadlines(kind: Kind) -> Option<[Value; 2]> {
+    match kind {
+        // Its host ends it where it runs.
+        Kind::Sqlite => None,
+        Kind::Postgres => Some([
+            json!([
+                "query",
+                "select set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true), \
+                 set_config('idle_in_transaction_session_timeout', '0', true), \
+                 set_config('client_connection_check_interval', '0', true)"
+            ]),
+            json!(["query", "select cast(pg_sleep(100000) as text)"]),
+        ]),
+        Kind::MariaDb => Some([json!(["query", "select 1"]), json!(["query", "select wait_for_ever()"])]),
+    }
+}
+
+async fn a_statement_that_put_its_deadline_off_is_ended_at_the_server(database: Database) {
+    table(&database).await;
+    let Some([put_off, sleep]) = without_deadlines(database.kind) else { return };
+    if database.kind == Kind::MariaDb {
+        // A function's own statements may say that they have none.
+        database
+            .run(
+                "create function wait_for_ever() returns int begin set statement max_statement_time = 0 for \
+                 select sleep(100000) into @slept; return 1; end",
+            )
+            .await;
+    }
+    let mut grant = database.grant();
+    grant.pool = 1;
+    let lane = lane_with(grant, |spec| {
+        spec.limits.sql.statement = Duration::from_millis(500);
+        spec.limits.call = Duration::from_secs(30);
+    })
+    .await;
+    let found = steps(&lane, json!([["begin"], put_off, update(), sleep])).await;
+    assert_eq!(kind(&found[3]), "timeout", "{found:?}");
+    // The place of the pool is free again once the server has been told, and nothing holds the row.
+    committed(&lane, &[update()]).await;
+    assert_eq!(qty(&database).await, 2);
+    let asleep = match database.kind {
+        Kind::Postgres => {
+            "select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(100000)%' \
+             and pid <> pg_backend_pid()"
+        }
+        _ => {
+            "select count(*) from information_schema.processlist where db = database() and state = 'User sleep'"
+        }
+    };
+    assert_eq!(database.number(asleep).await, 0);
+}
+
+/// No time-out of the host's comes: the call is over first.
+async fn a_statement_under_way_at_the_calls_end_is_ended_at_the_server(database: Database) {
+    table(&database).await;
+    if database.kind != Kind::Postgres {
+        return;
+    }
+    let Some([put_off, sleep]) = without_deadlines(database.kind) else { return };
+    let mut grant = database.grant();
+    grant.pool = 1;
+    let lane = lane_with(grant, |spec| {
+        spec.limits.sql.statement = Duration::from_secs(60);
+        spec.limits.call = Duration::from_secs(1);
+    })
+    .await;
+    let outcome = send(&lane, json!([["begin"], put_off, update(), sleep])).await;
+    assert!(matches!(&outcome, Outcome::Host(HostFailure::Deadline, _)), "{outcome:?}");
+    committed(&lane, &[update()]).await;
+    assert_eq!(qty(&database).await, 2);
+}
+
 async fn a_transaction_that_takes_too_long_times_out(database: Database) {
     table(&database).await;
     // Nothing fits into a transaction of a millisecond but its beginning.
@@ -139,7 +215,7 @@ async fn until_locked(database: &Database) {
 async fn a_value_that_is_too_large_is_refused_before_it_is_read(database: Database) {
     let lane = lane(database.grant()).await;
     let (large, told) = match database.kind {
-        Kind::Sqlite => ("select zeroblob(900000000)", "16 MiB"),
+        Kind::Sqlite => ("select zeroblob(900000000)", "in the destination's limits"),
         Kind::Postgres => ("select array_fill(1, array[500000])", "1048576 bytes"),
         Kind::MariaDb => {
             ("select st_geomfromtext(concat('LINESTRING(', repeat('0 0,', 100000), '1 1)'))", "1048576 bytes")

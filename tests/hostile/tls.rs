@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use outhaul::plugin::spec::{ClientCert, HttpGrant};
+use outhaul::plugin::spec::{ClientCert, HttpGrant, PluginSpec};
 use outhaul_tests::http::{Reply, Server};
 use outhaul_tests::tls::{Authority, Identity};
 use tokio::net::TcpListener;
@@ -93,12 +93,17 @@ async fn a_handshake_that_never_ends_is_a_connection_timeout() {
     let roots = folder.path().join("roots.pem");
     std::fs::write(&roots, &Authority::default().pem).unwrap();
     let origin = format!("https://localhost:{port}");
-    let lane = hostile(|spec| {
-        spec.http = vec![HttpGrant { roots: Some(roots), ..http_grant(&origin) }];
-        spec.limits.http.tls = Duration::from_millis(200);
-    })
-    .await;
-    assert!(retry_message(&get(&lane, &origin).await).contains("ConnectionTimeout"));
+    let in_time = |spec: &mut PluginSpec| spec.limits.http.tls = Duration::from_millis(200);
+    // Its own limit comes after the call's end, before which the guest is still told.
+    let too_late = |spec: &mut PluginSpec| spec.limits.call = Duration::from_secs(4);
+    for change in [in_time, too_late] {
+        let lane = hostile(|spec| {
+            spec.http = vec![HttpGrant { roots: Some(roots.clone()), ..http_grant(&origin) }];
+            change(spec);
+        })
+        .await;
+        assert!(retry_message(&get(&lane, &origin).await).contains("ConnectionTimeout"));
+    }
 }
 
 #[tokio::test]

@@ -141,6 +141,8 @@ pub fn store(engine: &Engine, parts: &Parts, deadline: Duration) -> Store<GuestS
 /// Sets the deadline of the call that comes next. Done before each: a deadline armed once would
 /// not stop the second call.
 pub fn arm(store: &mut Store<GuestState>, deadline: Duration) {
-    store.data_mut().deadline = deadline;
+    let state = store.data_mut();
+    state.deadline = deadline;
+    state.http_hooks.call_ends_at = deadline;
     store.set_epoch_deadline(1);
 }

@@ -12,6 +12,7 @@ mod send;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Request, Response};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
@@ -176,11 +177,13 @@ fn header_value(secret: &Secret) -> Result<HeaderValue, &'static str> {
 /// What `wasi:http` asks of its host; one an instance.
 pub struct HttpHooks {
     client: Arc<HttpClient>,
+    /// In time since boot.
+    pub call_ends_at: Duration,
 }
 
 impl HttpHooks {
     pub fn new(client: Arc<HttpClient>) -> Self {
-        Self { client }
+        Self { client, call_ends_at: Duration::MAX }
     }
 }
 
@@ -193,9 +196,9 @@ impl WasiHttpHooks for HttpHooks {
         options: Option<RequestOptions>,
         _reading: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<Exchange, Error>> + Send> {
-        let client = self.client.clone();
+        let (client, call_ends_at) = (self.client.clone(), self.call_ends_at);
         Box::new(async move {
-            let response = client.send(request, options.unwrap_or_default()).await?;
+            let response = client.send(request, options.unwrap_or_default(), call_ends_at).await?;
             // The connection is driven by a task of its own.
             let nothing_to_drive: Box<dyn Future<Output = _> + Send> = Box::new(std::future::ready(Ok(())));
             Ok((response, nothing_to_drive))

@@ -13,12 +13,14 @@ use super::body::{DrainOnDrop, ResponseBody};
 use super::dialled::certificate_refused;
 use super::pool::Checkout;
 use super::{Grant, HttpClient, scripted};
+use crate::plugin::capability::waits_until;
 
 impl HttpClient {
     pub async fn send(
         &self,
         mut request: Request<WasiBody>,
         options: RequestOptions,
+        call_ends_at: Duration,
     ) -> Result<Response<WasiBody>, Error> {
         self.stats.http_requests.add_one();
         let grant = self.grant(&request)?;
@@ -32,8 +34,9 @@ impl HttpClient {
         }
         to_origin_form(&mut request)?;
 
-        let ends_at = self.clock.since_boot() + self.limits.total;
-        let (head, connection) = self.exchange(grant, request, options, ends_at).await?;
+        let now = self.clock.since_boot();
+        let (ends_at, waits_until) = (now + self.limits.total, waits_until(call_ends_at, now));
+        let (head, connection) = self.exchange(grant, request, options, ends_at, waits_until).await?;
         self.check_headers(&head)?;
         let total_left = ends_at.saturating_sub(self.clock.since_boot());
         let between = at_most(options.between_bytes_timeout, self.limits.total);
@@ -53,13 +56,14 @@ impl HttpClient {
         mut request: Request<WasiBody>,
         options: RequestOptions,
         ends_at: Duration,
+        waits_until: Duration,
     ) -> Result<(Response<Incoming>, Checkout), Error> {
         let limits = &self.limits;
         let first_byte = at_most(options.first_byte_timeout, limits.first_byte);
         // What the guest asks for covers every step before the request leaves, the wait for a
         // connection included: otherwise it would take that wait for a lost answer.
         let connect = at_most(options.connect_timeout, limits.connect + limits.tls);
-        let connect_ends_at = ends_at.min(self.clock.since_boot() + connect);
+        let connect_ends_at = ends_at.min(waits_until).min(self.clock.since_boot() + connect);
         loop {
             let mut connection = self.pool.checkout(grant, connect_ends_at).await?;
             let left = ends_at.saturating_sub(self.clock.since_boot());

@@ -1,6 +1,7 @@
 //! `outhaul:sql`: transactions on databases the operator named, for ledgers: an effect and the record
 //! of it in one. The connections are the host's, and so are begin and end of every transaction.
 
+mod functions;
 mod mysql;
 mod numeric;
 mod pool;
@@ -30,14 +31,14 @@ use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{self as wit, Dialect, Rows, SqlError, Value};
 use crate::plugin::needs::{self, Capability};
 use crate::plugin::offline::Offline;
-use crate::plugin::spec::{PluginSpec, SqlGrant, SqlLimits, SqlUrl};
+use crate::plugin::spec::{Limits, PluginSpec, SqlGrant, SqlUrl};
 use crate::plugin::state::GuestState;
 use crate::plugin::stats::Stats;
 
 /// The databases of one destination.
 pub struct Databases {
     granted: BTreeMap<String, Arc<Pool>>,
-    limits: SqlLimits,
+    limits: Limits,
     /// No transaction begins where this stands in for what is outside.
     offline: Option<Offline>,
     clock: SharedClock,
@@ -63,7 +64,7 @@ impl Databases {
         for (name, grant) in &spec.sql {
             granted.insert(name.clone(), pool(name, grant, pools, &clock)?);
         }
-        Ok(Self { granted, limits: spec.limits.sql.clone(), offline, clock, denials, stats })
+        Ok(Self { granted, limits: spec.limits.clone(), offline, clock, denials, stats })
     }
 
     fn open(&self, name: &str) -> Result<Database, SqlError> {
@@ -154,8 +155,8 @@ impl wit::HostDatabase for GuestState {
             let why = format!("database \"{}\": {}", pool.name(), DialError::Offline);
             return Ok(Err(SqlError::Unavailable(why)));
         }
-        let Some(place) = self.transactions.place(databases.limits.transactions) else {
-            return Ok(Err(too_many(databases.limits.transactions, databases.denials.destination())));
+        let Some(place) = self.transactions.place(databases.limits.sql.transactions) else {
+            return Ok(Err(too_many(databases.limits.sql.transactions, databases.denials.destination())));
         };
         let begun = Place::begin(
             place,

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::session::{Failed, Server, Session, told};
+use super::session::{Failed, Server, Session, Work, told};
 use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{Dialect, SqlError};
 use crate::plugin::spec::{SqlGrant, SqlIsolation};
@@ -17,6 +18,9 @@ use crate::plugin::spec::{SqlGrant, SqlIsolation};
 /// A connection that has just worked works; one that was idle for longer is asked first.
 const FRESH: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a place of the pool waits for the end of a statement that nobody waits for any more.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+const END_PAUSE: Duration = Duration::from_millis(200);
 /// One that nobody used for longer is closed when the next is taken.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
@@ -102,7 +106,7 @@ impl Pool {
             )));
         };
         if let Some(session) = self.idle_and_alive(ends_at).await {
-            return Ok((Lease { session, pool: self.clone(), _place: place }, false));
+            return Ok((self.lease(session, place), false));
         }
         let address = self.server.address();
         let session = match tokio::time::timeout(self.left(ends_at), self.server.connect(&self.clock)).await {
@@ -112,7 +116,44 @@ impl Pool {
                 return Err(SqlError::Unavailable(text));
             }
         };
-        Ok((Lease { session, pool: self.clone(), _place: place }, true))
+        Ok((self.lease(session, place), true))
+    }
+
+    fn lease(self: &Arc<Self>, session: Box<dyn Session>, place: OwnedSemaphorePermit) -> Lease {
+        let ending =
+            Ending { work: None, place: Some(place), pool: self.clone(), runtime: Handle::current() };
+        Lease { session, ending }
+    }
+
+    /// Ends what a connection left running, over one that is idle or over one of its own.
+    async fn end(&self, work: Work) {
+        let ended = async {
+            while let Err(Failed { .. }) = self.try_end(work).await {
+                tokio::time::sleep(END_PAUSE).await;
+            }
+        };
+        if tokio::time::timeout(END_TIMEOUT, ended).await.is_err() {
+            tracing::warn!(
+                database = self.name,
+                "a statement that took too long could not be ended at the server, which may still hold its locks; \
+                 end it there, and see to it that the role may open one connection more than  pool  has"
+            );
+        }
+    }
+
+    async fn try_end(&self, work: Work) -> Result<(), Failed> {
+        if let Some(Idle { mut session, since }) = self.last_idle()
+            && tokio::time::timeout(PING_TIMEOUT, session.end_other(work))
+                .await
+                .is_ok_and(|done| done.is_ok())
+        {
+            self.idle().push(Idle { session, since });
+            return Ok(());
+        }
+        let mut session = self.server.connect(&self.clock).await?;
+        session.end_other(work).await?;
+        session.close().await;
+        Ok(())
     }
 
     /// One that was used lately, or else answers. Asking takes half of what is left at most, so that a new
@@ -155,19 +196,51 @@ impl Pool {
 /// A connection in use. Dropped, it is closed, and the server rolls back what was open on it.
 pub struct Lease {
     pub session: Box<dyn Session>,
+    /// After the connection: it is closed first.
+    ending: Ending,
+}
+
+/// The end of a lease: what its connection still runs is ended before the place is another's.
+struct Ending {
+    work: Option<Work>,
+    place: Option<OwnedSemaphorePermit>,
     pool: Arc<Pool>,
-    _place: OwnedSemaphorePermit,
+    /// A guest is dropped wherever its call was.
+    runtime: Handle,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let (Some(work), place) = (self.work, self.place.take()) else { return };
+        let pool = self.pool.clone();
+        self.runtime.spawn(async move {
+            pool.end(work).await;
+            drop(place);
+        });
+    }
 }
 
 impl Lease {
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        &self.ending.pool
+    }
+
+    /// The server is asked for something: from here on only its answer says that it has stopped.
+    pub fn asked(&mut self) {
+        self.ending.work = self.session.work();
+    }
+
+    pub fn answered<T>(&mut self, answer: &Result<T, Failed>) {
+        let goes_on = matches!(answer, Err(failed) if failed.goes_on());
+        if !goes_on {
+            self.ending.work = None;
+        }
     }
 
     /// Keeps the connection for the next, which finds neither a transaction nor anything else on it.
     pub fn give_back(self) {
-        let since = self.pool.clock.since_boot();
-        self.pool.idle().push(Idle { session: self.session, since });
+        let since = self.ending.pool.clock.since_boot();
+        self.ending.pool.idle().push(Idle { session: self.session, since });
     }
 
     /// For one that must not be used again: as the server wants to be told of it, within `limit`.

@@ -25,8 +25,8 @@ pub struct Terms {
     pub statement: Duration,
     /// Of the whole: a server ends one whose host says nothing for so long.
     pub transaction: Duration,
-    /// Of each of its results.
-    pub bounds: Bounds,
+    /// Of one value or row in the memory of an engine that runs in this process.
+    pub value_bytes: usize,
 }
 
 /// How much of a result is taken.
@@ -51,6 +51,27 @@ impl Failed {
     pub fn broken(error: SqlError) -> Self {
         Self { error, is_clean: false }
     }
+
+    /// The database may still be at it: the host no longer waits, or wants no more of the answer. Who is
+    /// refused or cut off runs nothing.
+    pub fn goes_on(&self) -> bool {
+        !self.is_clean && !matches!(self.error, SqlError::Unavailable(_) | SqlError::Denied(_))
+    }
+}
+
+/// What a server does for one transaction. It goes on when its connection is gone: a server looks at that
+/// one only when it has something to say.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// Process and start of the transaction, in microseconds: a pooler in between may hand the process to
+    /// another in the meantime.
+    Postgres {
+        process: i32,
+        begun_us: i64,
+    },
+    MySql {
+        connection: u64,
+    },
 }
 
 #[async_trait]
@@ -69,6 +90,17 @@ pub trait Session: Send {
     async fn is_alive(&mut self) -> bool;
 
     async fn version(&mut self) -> Result<String, Failed>;
+
+    /// Where the transaction runs, for another connection to end it there. None where a connection's end
+    /// is the end of what it runs.
+    fn work(&self) -> Option<Work> {
+        None
+    }
+
+    /// Ends another connection's work, whatever it does there.
+    async fn end_other(&mut self, _work: Work) -> Result<(), Failed> {
+        Ok(())
+    }
 
     async fn close(self: Box<Self>);
 }

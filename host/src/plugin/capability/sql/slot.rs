@@ -32,14 +32,14 @@ impl Slot {
     }
 
     /// After a step. Gives it back if its time is over: nobody watches it any more.
-    pub fn put(&self, active: Active) -> Result<(), Active> {
+    pub fn put(&self, active: Active) -> Option<Active> {
         let mut held = self.held();
         // Asked under the lock. Whoever watches looks under it as well, and later: one of the two ends it.
         if active.is_overdue() {
-            return Err(active);
+            return Some(active);
         }
         held.active = Some(active);
-        Ok(())
+        None
     }
 
     pub fn is_open(&self) -> bool {

@@ -13,23 +13,35 @@ use sqlx::{
     TypeInfo, ValueRef,
 };
 
+use super::functions;
 use super::session::{After, Bounds, Failed, Gathered, Session, Terms, commit_failed, no_answer, unreadable};
 use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{Rows, SqlError, Value, Violation};
 
-/// Steps of SQLite's machine between two looks at the clock.
-const STEPS: i32 = 10_000;
-/// A value of this size can always be written, however little of a result is taken.
-const VALUE_BYTES_MIN: usize = 16 << 20;
+/// Steps of SQLite's machine between two looks at the clock. Few, because one of them may go through a value
+/// that is as large as may be.
+const STEPS: i32 = 50;
+/// A value of this size can always be written, however little the plugin is given and takes.
+const VALUE_BYTES_MIN: usize = 1 << 20;
 
 pub struct SqliteSession {
     connection: SqliteConnection,
     clock: SharedClock,
     /// When the running statement is interrupted: milliseconds since boot.
-    deadline_ms: Arc<AtomicU64>,
+    deadline: Deadline,
     statement: Duration,
     /// Of one value; 0 is SQLite's own bound.
     value_bytes: i32,
+}
+
+/// Shared with SQLite. A session that is dropped in the middle of a statement ends it: the engine's thread
+/// would go on, and keep the file's lock.
+struct Deadline(Arc<AtomicU64>);
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 pub async fn connect(options: &SqliteConnectOptions, clock: SharedClock) -> Result<SqliteSession, Failed> {
@@ -38,8 +50,13 @@ pub async fn connect(options: &SqliteConnectOptions, clock: SharedClock) -> Resu
     let (shared, time) = (deadline_ms.clone(), clock.clone());
     let mut handle = connection.lock_handle().await.map_err(failed)?;
     handle.set_progress_handler(STEPS, move || ms(time.since_boot()) < shared.load(Ordering::Relaxed));
+    // SAFETY: the handle is the open connection's, and nothing else uses it while it is locked.
+    if !unsafe { functions::bound(handle.as_raw_handle().as_ptr()) } {
+        return Err(Failed::broken(SqlError::Other("SQLite's functions could not be bounded".to_owned())));
+    }
     drop(handle);
-    Ok(SqliteSession { connection, clock, deadline_ms, statement: Duration::ZERO, value_bytes: 0 })
+    let deadline = Deadline(deadline_ms);
+    Ok(SqliteSession { connection, clock, deadline, statement: Duration::ZERO, value_bytes: 0 })
 }
 
 fn ms(time: Duration) -> u64 {
@@ -49,12 +66,12 @@ fn ms(time: Duration) -> u64 {
 impl SqliteSession {
     fn arm(&self) {
         let deadline = ms(self.clock.since_boot() + self.statement);
-        self.deadline_ms.store(deadline, Ordering::Relaxed);
+        self.deadline.0.store(deadline, Ordering::Relaxed);
     }
 
     /// The host's own statement.
     async fn run(&mut self, sql: String) -> Result<(), Failed> {
-        self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
+        self.deadline.0.store(u64::MAX, Ordering::Relaxed);
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection).await.map(drop).map_err(failed)
     }
 
@@ -68,8 +85,8 @@ impl SqliteSession {
 
     /// No value becomes larger in the engine's memory, or in a row that it hands out: each is copied there
     /// before the host can look at its length.
-    async fn bound_values(&mut self, bounds: Bounds) -> Result<(), Failed> {
-        let bytes = i32::try_from(bounds.bytes.max(VALUE_BYTES_MIN)).unwrap_or(i32::MAX);
+    async fn bound_values(&mut self, bytes: usize) -> Result<(), Failed> {
+        let bytes = i32::try_from(bytes.max(VALUE_BYTES_MIN)).unwrap_or(i32::MAX);
         if bytes != self.value_bytes {
             let mut handle = self.connection.lock_handle().await.map_err(failed)?;
             // SAFETY: the handle is the open connection's, and nothing else uses it while it is locked.
@@ -84,7 +101,7 @@ impl SqliteSession {
 impl Session for SqliteSession {
     async fn begin(&mut self, terms: &Terms) -> Result<(), Failed> {
         self.statement = terms.statement;
-        self.bound_values(terms.bounds).await?;
+        self.bound_values(terms.value_bytes).await?;
         // Immediate: a ledger writes, and who began to read first could not write any more.
         self.run(format!("pragma busy_timeout = {}; begin immediate", ms(terms.statement))).await
     }
@@ -188,8 +205,8 @@ fn classify(code: i32, message: String) -> Failed {
             message,
         }),
         (_, 18) => SqlError::TooLarge(format!(
-            "{message}: a value or row may have as many bytes as  result  in the destination's limits.sql, and \
-             always 16 MiB"
+            "{message}: a value or row may have as many bytes as  payload  in the destination's limits and  \
+             result  in its limits.sql together, and a statement's text 1 MiB"
         )),
         // A strict table's types, and a rowid that is no integer.
         (3091, _) | (_, 20) => SqlError::Data(message),

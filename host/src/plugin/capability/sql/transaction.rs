@@ -9,7 +9,8 @@ use super::slot::{self, Slot, Watch};
 use super::statement;
 use crate::clock::SharedClock;
 use crate::plugin::bindings::sql::{Rows, SqlError, Value};
-use crate::plugin::spec::SqlLimits;
+use crate::plugin::capability::waits_until;
+use crate::plugin::spec::Limits;
 use crate::plugin::stats::Stats;
 
 /// The database ends a statement at its deadline and says so; this much later the host no longer
@@ -50,7 +51,7 @@ impl Place {
     pub async fn begin(
         self,
         pool: Arc<Pool>,
-        limits: &SqlLimits,
+        limits: &Limits,
         call_ends_at: Duration,
         clock: SharedClock,
         stats: Arc<Stats>,
@@ -79,7 +80,11 @@ impl Transaction {
     pub async fn execute(&self, statement: &str, parameters: &[Value]) -> Result<u64, SqlError> {
         let mut active = self.take()?;
         let done = match active.check(statement, parameters) {
-            Ok(wait) => within(wait, active.lease.session.execute(statement, parameters)).await,
+            Ok(wait) => {
+                let done = within(wait, active.lease.session.execute(statement, parameters)).await;
+                active.lease.answered(&done);
+                done
+            }
             Err(failed) => Err(failed),
         };
         self.go_on(active, done).await
@@ -89,7 +94,11 @@ impl Transaction {
         let mut active = self.take()?;
         let bounds = active.bounds;
         let done = match active.check(statement, parameters) {
-            Ok(wait) => within(wait, active.lease.session.query(statement, parameters, bounds)).await,
+            Ok(wait) => {
+                let done = within(wait, active.lease.session.query(statement, parameters, bounds)).await;
+                active.lease.answered(&done);
+                done
+            }
             Err(failed) => Err(failed),
         };
         self.go_on(active, done).await
@@ -102,19 +111,21 @@ impl Transaction {
             Err(failed) => return self.go_on(active, Err(failed)).await,
         };
         let committed = tokio::time::timeout(wait + GRACE, active.lease.session.commit()).await;
-        let failed = match committed {
-            Ok(Ok(after)) => {
-                self.stats.sql_commits.add_one();
-                active.end(after).await;
-                return Ok(());
-            }
-            Ok(Err(failed)) => failed,
-            Err(_) => Failed::broken(SqlError::CommitUnknown(
+        let committed = committed.unwrap_or_else(|_| {
+            Err(Failed::broken(SqlError::CommitUnknown(
                 "the database did not answer in time; whether the transaction was committed is not known"
                     .to_owned(),
-            )),
-        };
-        self.go_on(active, Err(failed)).await
+            )))
+        });
+        active.lease.answered(&committed);
+        match committed {
+            Ok(after) => {
+                self.stats.sql_commits.add_one();
+                active.end(after).await;
+                Ok(())
+            }
+            Err(failed) => self.go_on(active, Err(failed)).await,
+        }
     }
 
     pub async fn rollback(&self) -> Result<(), SqlError> {
@@ -134,8 +145,8 @@ impl Transaction {
     async fn go_on<T>(&self, active: Active, done: Result<T, Failed>) -> Result<T, SqlError> {
         let (active, failed) = match done {
             Ok(value) => match self.slot.put(active) {
-                Ok(()) => return Ok(value),
-                Err(active) => (active, Failed::clean(slot::overdue())),
+                None => return Ok(value),
+                Some(active) => (active, Failed::clean(slot::overdue())),
             },
             Err(failed) => (active, failed),
         };
@@ -166,13 +177,17 @@ pub struct Active {
 impl Active {
     async fn begin(
         pool: Arc<Pool>,
-        limits: &SqlLimits,
+        limits: &Limits,
         call_ends_at: Duration,
         clock: SharedClock,
         stats: Arc<Stats>,
     ) -> Result<Self, SqlError> {
-        let (lease, is_new) =
-            pool.take(wait_for_connection(limits, call_ends_at.saturating_sub(clock.since_boot()))).await?;
+        let payload_bytes = usize::try_from(limits.payload_bytes).unwrap_or(usize::MAX);
+        let value_bytes = payload_bytes.saturating_add(limits.sql.result_bytes);
+        let limits = &limits.sql;
+        let now = clock.since_boot();
+        let wait = limits.connect.min(waits_until(call_ends_at, now) - now);
+        let (lease, is_new) = pool.take(wait).await?;
         if is_new {
             stats.sql_connections_opened.add_one();
         }
@@ -182,7 +197,7 @@ impl Active {
             isolation: pool.isolation,
             statement: limits.statement,
             transaction: limits.transaction,
-            bounds,
+            value_bytes,
         };
         let mut active = Self {
             lease,
@@ -198,18 +213,19 @@ impl Active {
         }
     }
 
-    fn check(&self, statement: &str, parameters: &[Value]) -> Result<Duration, Failed> {
+    fn check(&mut self, statement: &str, parameters: &[Value]) -> Result<Duration, Failed> {
         let dialect = self.lease.pool().dialect();
         statement::check(statement, parameters.len(), dialect)
             .map_err(|why| Failed::clean(SqlError::Syntax(why)))?;
         self.wait()
     }
 
-    /// How long the next statement may take.
-    fn wait(&self) -> Result<Duration, Failed> {
+    /// How long the next statement may take, which is about to be sent.
+    fn wait(&mut self) -> Result<Duration, Failed> {
         if self.is_overdue() {
             return Err(Failed::clean(slot::overdue()));
         }
+        self.lease.asked();
         Ok(self.ends_at.saturating_sub(self.clock.since_boot()).min(self.statement))
     }
 
@@ -217,10 +233,15 @@ impl Active {
         self.clock.since_boot() >= self.ends_at
     }
 
+    /// A connection that does not answer is dropped, and what it runs is ended at the server.
     pub async fn roll_back(mut self) {
+        self.lease.asked();
         let rolled_back = tokio::time::timeout(ROLLBACK_TIMEOUT, self.lease.session.rollback()).await;
-        if let Ok(Ok(after)) = rolled_back {
-            self.end(after).await;
+        if let Ok(rolled_back) = rolled_back {
+            self.lease.answered(&rolled_back);
+            if let Ok(after) = rolled_back {
+                self.end(after).await;
+            }
         }
     }
 
@@ -230,11 +251,6 @@ impl Active {
             After::Spent => self.lease.close(CLOSE_TIMEOUT).await,
         }
     }
-}
-
-/// So much less than what is left of the call that the plugin can still say what it waited for.
-fn wait_for_connection(limits: &SqlLimits, call_left: Duration) -> Duration {
-    limits.connect.min(call_left - call_left / 8)
 }
 
 async fn within<T>(wait: Duration, step: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {

@@ -8,7 +8,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, MySql, MySqlConnection, Row};
 
 use self::values::{arguments, raw_bytes, value};
-use super::session::{After, Bounds, Failed, Gathered, Session, Terms, commit_failed, ended, no_answer};
+use super::session::{
+    After, Bounds, Failed, Gathered, Session, Terms, Work, commit_failed, ended, no_answer,
+};
 use super::traces;
 use crate::plugin::bindings::sql::{Rows, SqlError, Value, Violation};
 use crate::plugin::spec::SqlIsolation;
@@ -19,6 +21,7 @@ pub struct MySqlSession {
     version: String,
     /// As it was made: a trigger may change it.
     sql_mode: String,
+    id: u64,
     /// A statement may have left what nothing but the connection's end clears.
     is_spent: bool,
 }
@@ -30,12 +33,13 @@ pub async fn connect(options: &MySqlConnectOptions) -> Result<MySqlSession, Fail
         .execute(&mut connection)
         .await
         .map_err(failed)?;
-    let (version, sql_mode): (String, String) = sqlx::query_as("select version(), @@session.sql_mode")
-        .fetch_one(&mut connection)
-        .await
-        .map_err(failed)?;
+    let (version, sql_mode, id): (String, String, u64) =
+        sqlx::query_as("select version(), @@session.sql_mode, cast(connection_id() as unsigned)")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(failed)?;
     let is_mariadb = version.contains("MariaDB");
-    Ok(MySqlSession { connection, is_mariadb, version, sql_mode, is_spent: false })
+    Ok(MySqlSession { connection, is_mariadb, version, sql_mode, id, is_spent: false })
 }
 
 impl MySqlSession {
@@ -117,6 +121,19 @@ impl Session for MySqlSession {
             true => format!("MariaDB {}", self.version),
             false => format!("MySQL {}", self.version),
         })
+    }
+
+    fn work(&self) -> Option<Work> {
+        Some(Work::MySql { connection: self.id })
+    }
+
+    async fn end_other(&mut self, work: Work) -> Result<(), Failed> {
+        let Work::MySql { connection } = work else { return Ok(()) };
+        match self.run(format!("kill {connection}")).await {
+            Err(failed) if !failed.is_clean => Err(failed),
+            // It has ended by itself, and then the server knows no such connection.
+            _ => Ok(()),
+        }
     }
 
     async fn close(self: Box<Self>) {

@@ -8,7 +8,9 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection, PgConnection, Postgres, Row};
 
 use self::values::{arguments, raw_bytes, typed, value};
-use super::session::{After, Bounds, Failed, Gathered, Session, Terms, commit_failed, ended, no_answer};
+use super::session::{
+    After, Bounds, Failed, Gathered, Session, Terms, Work, commit_failed, ended, no_answer,
+};
 use crate::plugin::bindings::sql::{Rows, SqlError, Value, Violation};
 use crate::plugin::spec::SqlIsolation;
 
@@ -20,19 +22,31 @@ const HOST_FIRST_MS: u128 = 1_000;
 const CLEAN: &str = "set session authorization default; reset all; close all; unlisten *; \
                      select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences";
 
+/// How often a server looks, in the middle of a statement, whether its host is still there.
+const LOOK_FOR_HOST: &str = "select pg_catalog.set_config('client_connection_check_interval', '2000', true)";
+
+/// Which transaction this is, among those that a server shows.
+const WORK: &str =
+    "select pg_catalog.pg_backend_pid(), (extract(epoch from pg_catalog.now()) * 1000000)::bigint";
+const END_WORK: &str = "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity \
+                        where pid = $1 and (state = 'disabled' \
+                        or (extract(epoch from xact_start) * 1000000)::bigint = $2)";
+
 pub struct PostgresSession {
     connection: PgConnection,
+    /// From PostgreSQL 14 on, and not on every system.
+    looks_for_host: bool,
+    work: Option<Work>,
 }
 
 pub async fn connect(options: &PgConnectOptions) -> Result<PostgresSession, Failed> {
-    Ok(PostgresSession { connection: options.connect().await.map_err(failed)? })
+    let mut connection = options.connect().await.map_err(failed)?;
+    let is_known = connection.server_version_num().is_some_and(|version| version >= 140_000);
+    let looks_for_host = is_known && sqlx::raw_sql(LOOK_FOR_HOST).execute(&mut connection).await.is_ok();
+    Ok(PostgresSession { connection, looks_for_host, work: None })
 }
 
 impl PostgresSession {
-    async fn run(&mut self, sql: String) -> Result<(), Failed> {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection).await.map(drop).map_err(failed)
-    }
-
     /// In one round trip with what cleans the session, so that a pooler in between hands both to the same.
     async fn end(&mut self, word: &str) -> Result<After, Failed> {
         let end = sqlx::raw_sql(AssertSqlSafe(format!("{word}; {CLEAN}")));
@@ -51,13 +65,21 @@ impl Session for PostgresSession {
         };
         // Set for the transaction only, so that a pooler in between may hand it to any session. The last
         // lets the server end the transaction of a host that is gone, and leaves it to one that is not.
-        self.run(format!(
+        let look_for_host = if self.looks_for_host { LOOK_FOR_HOST } else { "select null" };
+        let begin = sqlx::raw_sql(AssertSqlSafe(format!(
             "begin isolation level {isolation}; set local statement_timeout = {statement}; \
              set local lock_timeout = {statement}; set local time zone 'UTC'; \
-             set local idle_in_transaction_session_timeout = {}",
+             set local idle_in_transaction_session_timeout = {}; {look_for_host}; {WORK}",
             transaction + HOST_FIRST_MS
-        ))
-        .await
+        )));
+        self.work = None;
+        let answers = begin.fetch_all(&mut self.connection).await.map_err(failed)?;
+        let work = answers.last().ok_or(sqlx::Error::RowNotFound).map_err(failed)?;
+        self.work = Some(Work::Postgres {
+            process: work.try_get(0).map_err(failed)?,
+            begun_us: work.try_get(1).map_err(failed)?,
+        });
+        Ok(())
     }
 
     async fn execute(&mut self, statement: &str, parameters: &[Value]) -> Result<u64, Failed> {
@@ -100,6 +122,16 @@ impl Session for PostgresSession {
             .await
             .map_err(failed)?;
         Ok(format!("PostgreSQL {version}"))
+    }
+
+    fn work(&self) -> Option<Work> {
+        self.work
+    }
+
+    async fn end_other(&mut self, work: Work) -> Result<(), Failed> {
+        let Work::Postgres { process, begun_us } = work else { return Ok(()) };
+        let end = sqlx::query(END_WORK).bind(process).bind(begun_us);
+        end.fetch_optional(&mut self.connection).await.map(drop).map_err(failed)
     }
 
     async fn close(self: Box<Self>) {
