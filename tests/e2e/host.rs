@@ -53,7 +53,11 @@ impl Host {
     }
 
     pub fn start_without_waiting(config: &Path) -> Self {
-        let mut command = Command::new(program());
+        Self::start_as(Command::new(program()), config)
+    }
+
+    /// The program as the command starts it.
+    pub fn start_as(mut command: Command, config: &Path) -> Self {
         command.arg("run").arg("--config").arg(config).args(["--log-format", "json"]);
         command.env_remove("OUTHAUL_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the host starts");

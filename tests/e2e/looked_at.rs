@@ -2,9 +2,10 @@
 //! nothing offline.
 
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use outhaul_tests::databases::Database;
 use outhaul_tests::guests::guest;
@@ -60,10 +61,60 @@ fn a_database_that_is_missing_is_made_by_migrate_and_run_and_nothing_else() {
     });
 }
 
-/// As a user whom the files' permissions bind: root is not, unless it gives that up.
+#[test]
+fn a_check_finds_an_outbox_that_takes_no_writes_and_a_host_waits_until_it_does() {
+    run(async {
+        let scene = Scene::sqlite();
+        scene.migrate().await;
+        let config = scene.write_config(&noop("noop", "*", ""));
+        let file = scene.path().join("outbox.db");
+        let set = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        set(0o444);
+        let checked = bound(&config, &["check"]);
+        assert_eq!(checked.status.code(), Some(1), "{}", text(&checked));
+        assert!(text(&checked).contains("takes no writes"), "{}", text(&checked));
+        assert!(
+            text(&checked).contains("-shm files beside it and its directory writable"),
+            "{}",
+            text(&checked)
+        );
+        let mut host = Host::start_as(bound_program(), &config);
+        host.wait_for_record("waiting for the database");
+        // SQLite makes the files beside it with the same rights.
+        for beside in ["outbox.db-wal", "outbox.db-shm"].map(|name| scene.path().join(name)) {
+            if beside.exists() {
+                std::fs::set_permissions(&beside, Permissions::from_mode(0o644)).unwrap();
+            }
+        }
+        set(0o644);
+        host.wait_for_record("ready");
+        host.kill();
+    });
+}
+
+#[test]
+fn a_check_finds_a_postgres_whose_transactions_are_read_only() {
+    run(async {
+        let scene = Scene::postgres();
+        scene.migrate().await;
+        let config = scene.write_config(&noop("noop", "*", ""));
+        assert!(outhaul(&config, &["check"]).status.success());
+        let name = scene.database_name();
+        scene.on_server(&format!("alter database {name} set default_transaction_read_only = on")).await;
+        let checked = outhaul(&config, &["check"]);
+        assert_eq!(checked.status.code(), Some(1), "{}", text(&checked));
+        assert!(text(&checked).contains("default_transaction_read_only = off"), "{}", text(&checked));
+    });
+}
+
+/// A user whom the files' permissions bind: root is not, unless it gives that up.
 fn bound(config: &Path, arguments: &[&str]) -> Output {
+    bound_program().args(arguments).arg("--config").arg(config).output().expect("the program starts")
+}
+
+fn bound_program() -> Command {
     // SAFETY: it takes nothing and can't fail.
-    let mut command = match unsafe { libc::geteuid() } {
+    match unsafe { libc::geteuid() } {
         0 => {
             let mut command = Command::new("setpriv");
             command.args(["--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]);
@@ -71,8 +122,7 @@ fn bound(config: &Path, arguments: &[&str]) -> Output {
             command
         }
         _ => Command::new(program()),
-    };
-    command.args(arguments).arg("--config").arg(config).output().expect("the program starts")
+    }
 }
 
 const LOOKS: [&[&str]; 5] =
@@ -121,13 +171,48 @@ fn a_database_that_can_only_be_read_is_shown_and_not_written() {
         set(&file, 0o644);
 
         // The last connection to end in good order leaves all in the file itself.
-        let url = format!("sqlite:{}", file.display());
-        let mut connection = SqliteConnection::connect(&url).await.unwrap();
-        sqlx::raw_sql("pragma wal_checkpoint(truncate)").execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
+        end_the_log(&file).await;
         protect(0o555);
         assert_can_be_read(&config, "with nobody beside it");
+
+        // Who goes on looking sees what others write in the meantime.
+        let mut watch = bound_program();
+        watch.args(["status", "--watch", "--config"]).arg(&config).stdout(Stdio::piped());
+        let mut watch = watch.spawn().expect("the program starts");
+        let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+        lines.find(|line| line.contains("noop") && !line.contains("paused")).expect("the lane");
+        assert!(outhaul(&config, &["lanes", "pause", "noop"]).status.success());
+        end_the_log(&file).await;
+        lines.find(|line| line.contains("noop") && line.contains("paused")).expect("the paused lane");
+        watch.kill().unwrap();
+        watch.wait().unwrap();
         set(scene.path(), 0o755);
+    });
+}
+
+/// Brings what stands in the log into the file itself, and leaves no log.
+async fn end_the_log(file: &Path) {
+    let mut connection = SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.unwrap();
+    sqlx::raw_sql("pragma wal_checkpoint(truncate)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[test]
+fn a_host_that_migrates_nothing_still_writes_with_a_log() {
+    run(async {
+        let scene = Scene::sqlite();
+        scene.migrate().await;
+        let url = format!("sqlite:{}", scene.path().join("outbox.db").display());
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        sqlx::raw_sql("pragma journal_mode = delete").execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let config = scene.write_config_with("migrate = false", "", &noop("noop", "*", ""));
+        let host = Host::start(&config);
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        let mode: String =
+            sqlx::query_scalar("pragma journal_mode").fetch_one(&mut connection).await.unwrap();
+        assert_eq!(mode, "wal");
+        host.kill();
     });
 }
 

@@ -12,6 +12,7 @@ use super::show::{self, Table};
 use super::time::relative;
 use super::{Common, Context, Exit, canaries};
 use crate::service::config::{Config, Problems};
+use crate::store::StoreError;
 
 /// Shows lanes, backlog, what was delivered in the last minute, age of the oldest event, and hosts.
 #[derive(Args, Clone, Debug)]
@@ -66,7 +67,13 @@ pub async fn show_all(
 ) -> anyhow::Result<Exit> {
     loop {
         let mut screen = Vec::new();
-        print(context, problems, args, &mut screen).await?;
+        if let Err(error) = print(context, problems, args, &mut screen).await {
+            if !is_torn(&error) {
+                return Err(error);
+            }
+            screen.clear();
+            print(context, problems, args, &mut screen).await?;
+        }
         if args.watch && !args.json {
             // Home and clear to the end of the screen.
             out.write_all(b"\x1b[H\x1b[J")?;
@@ -78,6 +85,11 @@ pub async fn show_all(
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }
+}
+
+/// Who may only read an SQLite file may see half of what a host writes to it at that moment.
+fn is_torn(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::Fault(_)))
 }
 
 async fn print(

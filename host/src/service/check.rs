@@ -225,10 +225,11 @@ async fn database(config: &Config, offline: bool) -> Vec<Finding> {
     let look = async {
         let stores = open_existing(config).await?;
         let version = stores.store.server_version().await?;
-        Ok::<_, anyhow::Error>(vec![
-            Finding::good("outbox.url", format!("{version} answers")),
-            schema(config, &stores).await,
-        ])
+        let outbox = match stores.schema.refuses_writes().await? {
+            None => Finding::good("outbox.url", format!("{version} answers")),
+            Some(why) => Finding::bad("outbox.url", format!("{version} answers, and takes no writes: {why}")),
+        };
+        Ok::<_, anyhow::Error>(vec![outbox, schema(config, &stores).await])
     };
     match tokio::time::timeout(DATABASE_TIMEOUT, look).await {
         Ok(Ok(findings)) => findings,

@@ -26,7 +26,7 @@ impl Stores {
 /// Opens the database of the config as a host does. `StoreError::Unavailable` inside the error means that
 /// later may succeed.
 pub async fn open_stores(config: &Config) -> anyhow::Result<Stores> {
-    open_or_create(config, config.file.outbox.migrate).await
+    open_as(config, config.file.outbox.migrate, true).await
 }
 
 /// The same for who wants to look, or to act on what there is: makes no file, and opens one that can
@@ -37,9 +37,13 @@ pub async fn open_existing(config: &Config) -> anyhow::Result<Stores> {
 
 /// `create`: an SQLite file that is missing is made.
 pub async fn open_or_create(config: &Config, create: bool) -> anyhow::Result<Stores> {
+    open_as(config, create, create).await
+}
+
+async fn open_as(config: &Config, create: bool, write: bool) -> anyhow::Result<Stores> {
     let url = config.database_url().map_err(StoreError::Refused)?;
     let shown = redact_url(&url);
-    open(config, url, create).await.map_err(|error| match error {
+    open(config, url, create, write).await.map_err(|error| match error {
         // The driver says what failed, but not where.
         StoreError::Unavailable(_) => anyhow::Error::from(error)
             .context(format!("outbox.url {shown} can't be reached; is it right, and does the database run?")),
@@ -57,13 +61,13 @@ pub fn status_of_nothing() -> SchemaStatus {
     sqlite::status_of_nothing()
 }
 
-async fn open(config: &Config, url: String, create: bool) -> StoreResult<Stores> {
+async fn open(config: &Config, url: String, create: bool, write: bool) -> StoreResult<Stores> {
     let outbox = &config.file.outbox;
     if url.starts_with("sqlite:") {
         // One connection writes; the others of the pool read.
         let readers = outbox.pool.saturating_sub(1).max(1);
         let options =
-            SqliteOptions { timeout: outbox.timeout.0, readers, create, ..SqliteOptions::new(&url) };
+            SqliteOptions { timeout: outbox.timeout.0, readers, create, write, ..SqliteOptions::new(&url) };
         return Ok(Stores::of(Arc::new(SqliteStore::connect(&options).await?)));
     }
     let options = PostgresOptions {

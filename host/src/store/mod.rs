@@ -136,6 +136,9 @@ pub trait Store: Send + Sync + 'static {
 /// Installing and upgrading.
 #[async_trait]
 pub trait Schema: Send + Sync + 'static {
+    /// Why nothing can be written there, and how to mend it, for who asks before a host is started.
+    async fn refuses_writes(&self) -> StoreResult<Option<String>>;
+
     /// What stands in the database and what this host would apply. Refuses a schema newer than this
     /// host knows, naming both versions.
     async fn status(&self) -> StoreResult<SchemaStatus>;

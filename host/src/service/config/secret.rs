@@ -138,16 +138,39 @@ impl UrlRef {
     }
 }
 
-/// The URL without its password and parameters, for messages.
+/// The URL without its password and parameters, for messages: of one that is not written as it should be,
+/// nothing but the scheme, because anything of it may be the password.
 pub fn redact_url(url: &str) -> String {
-    let shown = url.split('?').next().unwrap_or_default();
-    match (shown.find("://"), shown.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => {
-            let user = shown[scheme + 3..at].split(':').next().unwrap_or_default();
-            format!("{}{user}@{}", &shown[..scheme + 3], &shown[at + 1..])
-        }
-        _ => shown.to_owned(),
+    let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+        return "…".to_owned();
+    };
+    if scheme == "sqlite" {
+        // A file has no password, and a parameter may be one.
+        return format!("sqlite:{}", rest.split('?').next().unwrap_or_default());
     }
+    let Some(rest) = rest.strip_prefix("//") else { return format!("{scheme}:…") };
+    match rest.rsplit_once('@') {
+        // A password may hold whatever ends one elsewhere, so only the last @ does; what a parameter holds
+        // behind one is not shown either.
+        Some((login, place)) => {
+            let user = login.split([':', '?', '/', '#']).next().unwrap_or_default();
+            format!("{scheme}://{user}@{}", place_of(place))
+        }
+        None => format!("{scheme}://{}", place_of(rest)),
+    }
+}
+
+fn is_scheme(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}
+
+/// Host, port and database.
+fn place_of(text: &str) -> &str {
+    let place = text.split(['?', '#']).next().unwrap_or_default();
+    // A port is a number. What is none may be a password whose @ is missing.
+    let host = place.split('/').next().unwrap_or_default();
+    let port = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or("", |(_, port)| port);
+    if port.chars().all(|c| c.is_ascii_digit()) { place } else { "…" }
 }
 
 impl<'de> Deserialize<'de> for UrlRef {
@@ -184,6 +207,16 @@ mod tests {
             ("postgres://app:hunter2@db:5432/shop?sslmode=require", "postgres://app@db:5432/shop"),
             ("postgres://app:p@ss@db/shop", "postgres://app@db/shop"),
             ("postgres://db/shop", "postgres://db/shop"),
+            ("postgres://app:p?ss@db/shop", "postgres://app@db/shop"),
+            ("postgres://app:p/s#s@db/shop?sslmode=require", "postgres://app@db/shop"),
+            ("postgres://[::1]:5432/shop", "postgres://[::1]:5432/shop"),
+            ("postgres://[::1]/shop", "postgres://[::1]/shop"),
+            ("postgres://app:hunter2", "postgres://…"),
+            ("postgres:u:s3cret", "postgres:…"),
+            ("app:hunter2@db/shop", "app:…"),
+            ("hunter2", "…"),
+            ("postgres://db/shop?password=hunter2", "postgres://db/shop"),
+            ("sqlite:a.db?key=s3cret", "sqlite:a.db"),
             ("sqlite:outhaul.db", "sqlite:outhaul.db"),
         ] {
             assert_eq!(redact_url(url), shown);

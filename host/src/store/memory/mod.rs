@@ -220,6 +220,10 @@ impl Store for MemoryStore {
 
 #[async_trait]
 impl Schema for MemoryStore {
+    async fn refuses_writes(&self) -> StoreResult<Option<String>> {
+        Ok(None)
+    }
+
     async fn status(&self) -> StoreResult<SchemaStatus> {
         Ok(SchemaStatus { installed: Some(1), newest_known: 1, pending: Vec::new() })
     }

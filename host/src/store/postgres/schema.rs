@@ -23,12 +23,35 @@ const LOG: &str = "
         applied_at timestamptz not null default clock_timestamp()
     )";
 
+const STANDBY: &str = "this server is a standby, which takes no writes; name the primary in outbox.url";
+const READ_ONLY: &str = "transactions are read-only here; set  default_transaction_read_only = off  for the server, \
+                         the database and the role (ALTER DATABASE …, ALTER ROLE …), or name another in outbox.url";
+
 pub(super) fn newest_known() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
 #[async_trait]
 impl Schema for PostgresStore {
+    async fn refuses_writes(&self) -> StoreResult<Option<String>> {
+        self.bounded(async {
+            let mut work = self.one().await?;
+            let (is_standby, is_read_only): (bool, bool) = sqlx::query_as(
+                "select pg_is_in_recovery(), current_setting('transaction_read_only')::boolean",
+            )
+            .fetch_one(work.connection())
+            .await
+            .map_err(map)?;
+            work.done().await?;
+            Ok(match (is_standby, is_read_only) {
+                (true, _) => Some(STANDBY.to_owned()),
+                (false, true) => Some(READ_ONLY.to_owned()),
+                (false, false) => None,
+            })
+        })
+        .await
+    }
+
     async fn status(&self) -> StoreResult<SchemaStatus> {
         self.bounded(async {
             let mut work = self.one().await?;

@@ -57,7 +57,7 @@ pub(super) fn explain(path: &str, failure: Failure) -> StoreError {
     }
     let fix = match code {
         5 => "; another connection held the write lock for longer than outbox.timeout",
-        8 => "; make the file and its directory writable for this user",
+        8 => "; make the file, the -wal and -shm files beside it and its directory writable for this user",
         13 => "; free space on its disk",
         14 => "; its directory must exist and be writable, for the -wal and -shm files beside it",
         _ => "",

@@ -49,16 +49,24 @@ pub struct SqliteOptions {
     pub timeout: Duration,
     /// Connections that only read.
     pub readers: u32,
-    /// Make the file if it is missing, and write to it. Else it must be there, and may be one that
-    /// can only be read.
+    /// Make the file if it is missing.
     pub create: bool,
+    /// Write to it, and fail now if that can't be. Else it may be one that can only be read.
+    pub write: bool,
     /// An SQL expression in place of the clock, for tests that say what time it is.
     pub now_sql: Option<String>,
 }
 
 impl SqliteOptions {
     pub fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), timeout: Duration::from_secs(5), readers: 3, create: true, now_sql: None }
+        Self {
+            url: url.to_owned(),
+            timeout: Duration::from_secs(5),
+            readers: 3,
+            create: true,
+            write: true,
+            now_sql: None,
+        }
     }
 }
 

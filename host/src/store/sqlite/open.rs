@@ -18,6 +18,9 @@ pub(super) struct Pools {
     pub readers: SqlitePool,
 }
 
+/// So many connections: one, and a new one for each question.
+const ANEW: u32 = 0;
+
 /// Result codes of a file, or of the files beside it, that can't be written: read-only, can't open.
 const UNWRITABLE: [i64; 2] = [8, 14];
 
@@ -31,13 +34,11 @@ pub(super) async fn pools(path: &str, options: &SqliteOptions) -> StoreResult<Po
         .busy_timeout(options.timeout)
         .statement_cache_capacity(256)
         .disable_statement_logging();
-    if options.create {
-        return pair(file.journal_mode(SqliteJournalMode::Wal), options)
-            .await
-            .map_err(|error| explain(path, Failure::Sql(error)));
-    }
-    if Path::new(path).try_exists().is_ok_and(|exists| !exists) {
+    if !options.create && Path::new(path).try_exists().is_ok_and(|exists| !exists) {
         return Err(StoreError::Refused(missing(path)));
+    }
+    if options.write {
+        return writable(file, options).await.map_err(|error| explain(path, Failure::Sql(error)));
     }
     // The journal stays as it is: who only looks changes nothing.
     let error = match readable(file.clone(), options).await {
@@ -56,7 +57,23 @@ pub(super) async fn pools(path: &str, options: &SqliteOptions) -> StoreResult<Po
         )));
     }
     let unchanging = file.read_only(true).immutable(true);
-    readable(unchanging, options).await.map_err(|error| explain(path, Failure::Sql(error)))
+    let anew = SqliteOptions { readers: ANEW, ..options.clone() };
+    readable(unchanging, &anew).await.map_err(|error| explain(path, Failure::Sql(error)))
+}
+
+/// A connection to a file that can't be written is told of it only by what it writes, and stays one even when
+/// the file can be written again: it is found out here, where the host tries again with a new one.
+async fn writable(file: SqliteConnectOptions, options: &SqliteOptions) -> sqlx::Result<Pools> {
+    let pools = pair(file.journal_mode(SqliteJournalMode::Wal), options).await?;
+    try_write(&pools.writer).await?;
+    Ok(pools)
+}
+
+/// Writes and takes it back. The lock alone says nothing: SQLite makes a reader's of it where it can't write.
+pub(super) async fn try_write(writer: &SqlitePool) -> sqlx::Result<()> {
+    let mut tried = writer.begin_with("BEGIN IMMEDIATE").await?;
+    query("CREATE TABLE outhaul_tries_to_write (a)").execute(&mut *tried).await?;
+    tried.rollback().await
 }
 
 /// Opens it and reads something: what the first statement would meet is met here.
@@ -69,15 +86,17 @@ async fn readable(file: SqliteConnectOptions, options: &SqliteOptions) -> sqlx::
 async fn pair(file: SqliteConnectOptions, options: &SqliteOptions) -> sqlx::Result<Pools> {
     let SqliteOptions { timeout, readers, .. } = options;
     let writing = file.clone().synchronous(SqliteSynchronous::Full);
-    let writer = open(pool(1, *timeout), writing, *timeout).await?;
+    let writer = open(pool((*readers).min(1), *timeout), writing, *timeout).await?;
     let reading = file.pragma("query_only", "on");
-    let readers = open(pool((*readers).max(1), *timeout), reading, *timeout).await?;
+    let readers = open(pool(*readers, *timeout), reading, *timeout).await?;
     Ok(Pools { writer, readers })
 }
 
 fn pool(connections: u32, timeout: Duration) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
-        .max_connections(connections)
+        .max_connections(connections.max(1))
+        // What others write to a file that is taken for unchanging shows in no connection that has read of it.
+        .before_acquire(move |_, _| Box::pin(async move { Ok(connections != ANEW) }))
         .acquire_timeout(timeout * 2)
         .idle_timeout(None)
         .max_lifetime(None)
@@ -124,8 +143,10 @@ pub fn missing_file(url: &str) -> Option<PathBuf> {
 
 /// The file of a `sqlite:` address.
 pub(super) fn file_of(url: &str) -> StoreResult<String> {
+    // What is behind the ? may be a key.
+    let shown = url.split('?').next().unwrap_or_default();
     let refused = |why: &str| {
-        Err(StoreError::Refused(format!("outbox.url {url:?}: {why}; write  url = \"sqlite:outhaul.db\"")))
+        Err(StoreError::Refused(format!("outbox.url {shown:?}: {why}; write  url = \"sqlite:outhaul.db\"")))
     };
     let Some(rest) = url.strip_prefix("sqlite:") else {
         return refused("it does not begin with sqlite:");
@@ -158,7 +179,7 @@ mod tests {
         }
         for url in ["sqlite::memory:", "sqlite://:memory:", "sqlite:", "x.db", "sqlite:a.db?mode=ro"] {
             let refusal = file_of(url).expect_err(url).to_string();
-            assert!(refusal.contains("sqlite:outhaul.db"), "{refusal}");
+            assert!(refusal.contains("sqlite:outhaul.db") && !refusal.contains("mode=ro"), "{refusal}");
         }
     }
 }

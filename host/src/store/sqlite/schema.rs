@@ -5,6 +5,7 @@ use sqlx::{Executor, Row, SqliteConnection, query};
 
 use super::SqliteStore;
 use super::errors::Work;
+use super::open::try_write;
 use crate::store::{Schema, SchemaStatus, StoreError, StoreResult};
 
 /// (version, name, SQL), in order.
@@ -91,6 +92,15 @@ fn pending(installed: Option<i64>) -> Vec<(String, String)> {
 
 #[async_trait]
 impl Schema for SqliteStore {
+    async fn refuses_writes(&self) -> StoreResult<Option<String>> {
+        let tried = self.limited(async { Ok(try_write(&self.writer).await?) }).await;
+        match tried {
+            Ok(()) => Ok(None),
+            Err(StoreError::Unavailable(why)) => Ok(Some(why)),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn status(&self) -> StoreResult<SchemaStatus> {
         self.limited(async {
             let installed = installed(&mut *self.readers.acquire().await?).await?;
