@@ -22,9 +22,10 @@ const COMPONENTS: [&str; 6] =
 const CONCURRENCY: u32 = 4;
 
 /// Those of the components that are there.
-pub async fn run(common: &Common, events: usize, calls: u32) -> Result<()> {
+pub async fn run(common: &Common, events: usize, calls: u32, only: &[String]) -> Result<()> {
     let open = Receiver::start(true)?;
-    for name in COMPONENTS {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|one| name.ends_with(one.as_str()));
+    for name in COMPONENTS.into_iter().filter(|name| wanted(name)) {
         let component = common.guests.join(format!("{name}.wasm"));
         if !component.is_file() {
             println!("languages {name}: not built");
@@ -53,8 +54,10 @@ pub async fn run(common: &Common, events: usize, calls: u32) -> Result<()> {
             common.runs
         );
     }
-    open.stop();
-    no_ops(common, calls).await
+    for language in ["rust", "go", "c", "python", "js"].into_iter().filter(|language| wanted(language)) {
+        no_ops(common, language, calls).await?;
+    }
+    Ok(())
 }
 
 async fn rig(common: &Common, destination: &str) -> Result<Rig> {
@@ -90,7 +93,6 @@ async fn instance_mib(common: &Common, component: &Path) -> Result<f64> {
         anyhow::ensure!(outcomes.iter().all(|outcome| outcome.is_success()), "{outcomes:?}");
         resident.push(during?);
     }
-    closed.stop();
     Ok((resident[1] - resident[0]) / f64::from(CONCURRENCY - 1))
 }
 
@@ -107,20 +109,18 @@ async fn one_call_us(plugin: &dyn Deliver, calls: u32) -> Result<f64> {
 
 /// A call that reads every field of its event and answers with them, without a request: the fixtures of the
 /// contract, which do the same in each language.
-async fn no_ops(common: &Common, calls: u32) -> Result<()> {
-    for language in ["rust", "go", "c", "python", "js"] {
-        let Some(component) = fixture(common, language)? else {
-            println!("languages {language}: its fixture of the contract is not built");
-            continue;
-        };
-        let rig = rig(common, &format!("component = \"{}\"\n", component.display())).await?;
-        let plugin = rig.component().await.context(language)?;
-        let mut figures = Vec::new();
-        for _ in 0..common.runs {
-            figures.push(one_call_us(plugin.as_ref(), calls).await?);
-        }
-        println!("languages {language}: {:.1} µs a call without a request", median(figures));
+async fn no_ops(common: &Common, language: &str, calls: u32) -> Result<()> {
+    let Some(component) = fixture(common, language)? else {
+        println!("languages {language}: its fixture of the contract is not built");
+        return Ok(());
+    };
+    let rig = rig(common, &format!("component = \"{}\"\n", component.display())).await?;
+    let plugin = rig.component().await.context(language.to_owned())?;
+    let mut figures = Vec::new();
+    for _ in 0..common.runs {
+        figures.push(one_call_us(plugin.as_ref(), calls).await?);
     }
+    println!("languages {language}: {:.1} µs a call without a request", median(figures));
     Ok(())
 }
 

@@ -67,6 +67,9 @@ enum Bench {
         /// Calls a run.
         #[arg(long, default_value_t = 1_000)]
         calls: u32,
+        /// Only these templates, as `python`.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
     },
     /// Events a second to each destination, beside the broker's own client.
     #[cfg(feature = "destinations")]
@@ -112,7 +115,9 @@ async fn main() -> anyhow::Result<()> {
         Bench::Latency { common, events } => latency::run(&common, events).await,
         Bench::Memory { common } => memory::run(&common).await,
         Bench::Calls { common, calls } => calls::run(&common, calls).await,
-        Bench::Languages { common, events, calls } => languages::run(&common, events, calls).await,
+        Bench::Languages { common, events, calls, only } => {
+            languages::run(&common, events, calls, &only).await
+        }
         #[cfg(feature = "destinations")]
         Bench::Destinations { common, events, only } => destinations::run(&common, events, &only).await,
         Bench::Notify { common, producers, seconds } => notify::run(&common, producers, seconds).await,

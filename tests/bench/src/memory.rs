@@ -32,7 +32,6 @@ pub async fn run(common: &Common) -> Result<()> {
             (during? - before) / f64::from(instances)
         );
     }
-    receiver.stop();
     Ok(())
 }
 

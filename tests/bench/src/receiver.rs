@@ -13,7 +13,16 @@ pub struct Receiver {
     /// Requests wait for a permit, so that a test can hold so many of them.
     pub gate: Arc<Semaphore>,
     pub arrived: Arc<Semaphore>,
-    runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// Without blocking, which an async caller may not.
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Receiver {
@@ -41,12 +50,7 @@ impl Receiver {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             axum::serve(listener, Router::new().fallback(answer)).await
         });
-        Ok(Self { origin, gate, arrived, runtime })
-    }
-
-    /// Takes the runtime down without blocking an async caller.
-    pub fn stop(self) {
-        self.runtime.shutdown_background();
+        Ok(Self { origin, gate, arrived, runtime: Some(runtime) })
     }
 
     /// The destination of the HTTP plugin that posts here.

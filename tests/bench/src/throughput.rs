@@ -31,7 +31,6 @@ pub async fn run(common: &Common, events: usize) -> Result<()> {
             .await?;
         }
     }
-    receiver.stop();
     Ok(())
 }
 
