@@ -38,7 +38,7 @@ async fn stocked(shop: &Database) {
     shop.run("insert into stock values ('A', 10)").await;
 }
 
-fn destination(name: &str, lines: &str) -> String {
+pub fn destination(name: &str, lines: &str) -> String {
     format!(
         "[destination.{name}]\ncomponent = \"{}\"\ntopics = [\"shipment.requested\"]\nsql = [\"shop\"]\n\
          settings = {{ database = \"shop\", create_tables = true }}\n\
@@ -47,7 +47,7 @@ fn destination(name: &str, lines: &str) -> String {
     )
 }
 
-fn shop_section(shop: &Database) -> String {
+pub fn shop_section(shop: &Database) -> String {
     format!("[sql.shop]\nurl = \"{}\"\n", shop.url())
 }
 

@@ -12,6 +12,7 @@ mod host;
 mod isolation;
 mod killed;
 mod ledger;
+mod ledger_stream;
 mod looked_at;
 mod pulled;
 mod receiver;
