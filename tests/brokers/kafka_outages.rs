@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use outhaul::store::{DeliveryStatus, LaneState};
+use outhaul::store::{DeliveryStatus, LaneState, NewEvent};
 use outhaul_tests::clients::{self, Got};
 use outhaul_tests::servers::{Kafka, Server};
 
@@ -158,4 +158,25 @@ async fn leaders_that_move_are_followed_and_replicas_that_are_missing_are_waited
     running.until_delivered(1).await;
     running.stop();
     assert_eq!(assert_all_there(&[event(9)], &kafka.read("careful")), 0);
+}
+
+/// What the broker counted passes in some ten seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_that_is_used_up_pauses_the_lane_and_burns_no_attempt() {
+    let kafka = Kafka::shared();
+    kafka.create("limited");
+    kafka.limit("slow", 5_000);
+    let running = bus(&kafka, "limited", ", client_id = \"slow\"").start().await;
+    let large = |number| NewEvent { payload: vec![7; 100_000], ..event(number) };
+    running.emit(&[large(1)]).await;
+    running.until_delivered(1).await;
+    running.emit(&[large(2)]).await;
+    let lane = running.until_lane_is(LaneState::Paused).await;
+    let told = lane.reason.unwrap();
+    assert!(told.contains("the broker's quota lets this producer wait for"), "{told}");
+    running.until_delivered(2).await;
+    let row = running.row("event-000002").await;
+    assert!(row.attempts == 1 && row.deferrals > 0, "{row:?}");
+    running.stop();
+    assert_eq!(assert_all_there(&[large(1), large(2)], &kafka.read("limited")), 0);
 }

@@ -88,6 +88,20 @@ impl Kafka {
         clients::run(CLIENT, &[&[self.address().as_str()], words].concat())
     }
 
+    /// Lets clients that call themselves so send this many bytes a second, by Kafka's own tool.
+    pub fn limit(&self, client_id: &str, bytes_a_second: u32) {
+        let mut tool = java("kafka.admin.ConfigCommand");
+        tool.args(["--bootstrap-server", &self.address(), "--alter", "--entity-type", "clients"]);
+        tool.args([
+            "--entity-name",
+            client_id,
+            "--add-config",
+            &format!("producer_byte_rate={bytes_a_second}"),
+        ]);
+        let output = tool.output().expect("Java starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// A topic of three partitions.
     pub fn create(&self, topic: &str) {
         self.client(&["create", topic, "3"]);
